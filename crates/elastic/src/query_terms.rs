@@ -142,19 +142,19 @@ impl FuzzyTerms {
         // one at `edits + to - at` is that of the first letters of both.
         let far = edits + 1;
         let cell = |row: &[usize], at: usize, to: usize| {
-            (edits + to).checked_sub(at).and_then(|place| row.get(place)).copied().unwrap_or(far)
+            (edits + to).checked_sub(at).and_then(|column| row.get(column)).copied().unwrap_or(far)
         };
         let mut before: Vec<usize> = Vec::new();
         let mut row: Vec<usize> =
-            (0..=2 * edits).map(|place| place.checked_sub(edits).unwrap_or(far)).collect();
+            (0..=2 * edits).map(|column| column.checked_sub(edits).unwrap_or(far)).collect();
         for (at, letter) in (1usize..).zip(&left) {
             let mut next: Vec<usize> = Vec::with_capacity(row.len());
-            for place in 0..=2 * edits {
-                let cost = match (at + place).checked_sub(edits) {
+            for column in 0..=2 * edits {
+                let cost = match (at + column).checked_sub(edits) {
                     Some(0) => at,
                     Some(to) if to <= right.len() => {
                         let substituted = cell(&row, at - 1, to - 1) + usize::from(*letter != right[to - 1]);
-                        let shorter = place.checked_sub(1).map_or(far, |place| next[place]);
+                        let shorter = column.checked_sub(1).map_or(far, |column| next[column]);
                         let cost = substituted.min(cell(&row, at - 1, to) + 1).min(shorter + 1);
                         let is_swap = self.has_swaps
                             && at > 1

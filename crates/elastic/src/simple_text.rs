@@ -189,9 +189,9 @@ impl SimpleParser<'_> {
         Ok(group.top)
     }
 
-    /// Reads a phrase; returns the place after it. A quote that is not closed is passed over.
+    /// Reads a phrase; returns the position after it. A quote that is not closed is passed over.
     fn phrase(&self, group: &mut SimpleGroup, at: usize, to: usize) -> Result<usize, Error> {
-        let is_quote = |place: &usize| self.letters[*place] == SimpleLetter::Open('"');
+        let is_quote = |position: &usize| self.letters[*position] == SimpleLetter::Open('"');
         let Some(end) = (at + 1..to).find(is_quote) else { return Ok(at + 1) };
         let phrase = self.text(at + 1, end);
         let mut next = end + 1;
@@ -213,16 +213,17 @@ impl SimpleParser<'_> {
         Ok(next)
     }
 
-    /// Reads a word; returns the place after it.
+    /// Reads a word; returns the position after it.
     fn word(&self, group: &mut SimpleGroup, at: usize, to: usize) -> Result<usize, Error> {
-        let ends = |place: &usize| match self.letters[*place] {
+        let ends = |position: &usize| match self.letters[*position] {
             SimpleLetter::Open(letter) => letter.is_whitespace() || "\"|+()".contains(letter),
             SimpleLetter::Literal(_) => false,
         };
         let end = (at + 1..to).find(ends).unwrap_or(to);
         let word = &self.letters[at..end];
         let digits_from = word.iter().rposition(|letter| !letter.letter().is_ascii_digit());
-        let tilde = digits_from.filter(|place| *place > 0 && word[*place] == SimpleLetter::Open('~'));
+        let tilde =
+            digits_from.filter(|position| *position > 0 && word[*position] == SimpleLetter::Open('~'));
         let clause = match (tilde, word.last()) {
             (Some(tilde), _) => {
                 let edits = self.text(at + tilde + 1, end).parse().unwrap_or(2);

@@ -35,8 +35,8 @@ impl<'a> BucketAggregation<'a> {
         let queries = self.filter_queries()?;
         let mut parts: Vec<Vec<&SearchHit>> = vec![Vec::new(); queries.len() + 1];
         self.each(|hit| {
-            for place in filter_places(&queries, hit)? {
-                parts[place].push(hit);
+            for index in filter_indices(&queries, hit)? {
+                parts[index].push(hit);
             }
             Ok(())
         })?;
@@ -161,9 +161,9 @@ pub(super) struct AdjacencyDivision {
 impl AdjacencyDivision {
     /// Filters, and pairs of them, that match a document.
     pub(super) fn pairs(&self, hit: &SearchHit) -> Result<Vec<FilterPair>, Error> {
-        let mut matched = filter_places(&self.queries, hit)?;
+        let mut matched = filter_indices(&self.queries, hit)?;
         // The last one stands for none.
-        matched.retain(|place| *place < self.queries.len());
+        matched.retain(|index| *index < self.queries.len());
         let from = |at: usize| matched[at..].iter().map(move |second| (at, *second));
         let pairs = (0..matched.len()).flat_map(from);
         Ok(pairs.map(|(at, second)| (matched[at], second)).collect())
@@ -183,15 +183,15 @@ impl AdjacencyDivision {
 }
 
 /// Positions of the filters that match a document; the one after the last if none does.
-pub(super) fn filter_places(queries: &[SearchQuery], hit: &SearchHit) -> Result<Vec<usize>, Error> {
-    let mut places = Vec::new();
-    for (place, query) in queries.iter().enumerate() {
+pub(super) fn filter_indices(queries: &[SearchQuery], hit: &SearchHit) -> Result<Vec<usize>, Error> {
+    let mut indices = Vec::new();
+    for (index, query) in queries.iter().enumerate() {
         if searched(hit).score(query, &mut Vec::new())?.is_some() {
-            places.push(place);
+            indices.push(index);
         }
     }
-    if places.is_empty() {
-        places.push(queries.len());
+    if indices.is_empty() {
+        indices.push(queries.len());
     }
-    Ok(places)
+    Ok(indices)
 }

@@ -49,11 +49,11 @@ pub(super) struct RangeDivision {
 
 impl RangeDivision {
     /// Positions of the ranges that have a document.
-    pub(super) fn places(&self, hit: &SearchHit) -> Vec<usize> {
+    pub(super) fn indices(&self, hit: &SearchHit) -> Vec<usize> {
         let values = self.source.of(hit);
         let has = |range: &ValueRange| values.iter().any(|value| range.has(value));
-        let places = self.ranges.iter().enumerate().filter(|(_, range)| has(range));
-        places.map(|(place, _)| place).collect()
+        let indices = self.ranges.iter().enumerate().filter(|(_, range)| has(range));
+        indices.map(|(index, _)| index).collect()
     }
 
     /// Number of the ranges.
@@ -67,8 +67,8 @@ impl BucketAggregation<'_> {
         let division = self.range_division()?;
         let mut parts: Vec<Vec<&SearchHit>> = vec![Vec::new(); division.len()];
         self.each(|hit| {
-            for place in division.places(hit) {
-                parts[place].push(hit);
+            for index in division.indices(hit) {
+                parts[index].push(hit);
             }
             Ok(())
         })?;

@@ -110,7 +110,7 @@ impl<'a> StreamedAggregations<'a> {
             if let (StreamWork::Global, StreamState::List(buckets), false) =
                 (&plan.work, state, self.passes_again)
             {
-                plan.fill_places(buckets, [0], StreamedHit::whole(hit))?;
+                plan.fill_each(buckets, [0], StreamedHit::whole(hit))?;
             }
             if plan.compares_again() == self.passes_again {
                 plan.compare(hit)?;
@@ -403,19 +403,19 @@ impl<'a> StreamPlan<'a> {
     ) -> Result<(), Error> {
         let bucket = match parts.entry(key) {
             Entry::Occupied(bucket) => bucket.into_mut(),
-            Entry::Vacant(place) => place.insert(self.bucket()?),
+            Entry::Vacant(free) => free.insert(self.bucket()?),
         };
         self.fill(bucket, hit)
     }
 
     /// Adds a document to some buckets of a list.
-    fn fill_places(
+    fn fill_each(
         &self,
         buckets: &mut [BucketState],
-        places: impl IntoIterator<Item = usize>,
+        indices: impl IntoIterator<Item = usize>,
         hit: StreamedHit<'_>,
     ) -> Result<(), Error> {
-        places.into_iter().try_for_each(|place| self.fill(&mut buckets[place], hit))
+        indices.into_iter().try_for_each(|index| self.fill(&mut buckets[index], hit))
     }
 }
 

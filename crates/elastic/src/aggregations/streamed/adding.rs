@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::composite::{CompositeDivision, PlacedKey};
-use super::super::filters::filter_places;
+use super::super::filters::filter_indices;
 use super::super::terms::{check_values, combinations};
 use super::super::values::AggregatedValue;
 use super::streamed_hit::StreamedHit;
@@ -119,18 +119,18 @@ impl StreamPlan<'_> {
     fn add_to_list(&self, buckets: &mut [BucketState], streamed: StreamedHit<'_>) -> Result<(), Error> {
         let hit = streamed.hit;
         match &self.work {
-            StreamWork::Ranges(division) => self.fill_places(buckets, division.places(hit), streamed),
+            StreamWork::Ranges(division) => self.fill_each(buckets, division.indices(hit), streamed),
             StreamWork::Filter(query) => {
                 let is_match = searched(hit).score(query, &mut Vec::new())?.is_some();
-                self.fill_places(buckets, is_match.then_some(0), streamed)
+                self.fill_each(buckets, is_match.then_some(0), streamed)
             }
-            StreamWork::Filters(queries) => self.fill_places(buckets, filter_places(queries, hit)?, streamed),
+            StreamWork::Filters(queries) => self.fill_each(buckets, filter_indices(queries, hit)?, streamed),
             StreamWork::Missing(source) => {
-                self.fill_places(buckets, source.all(hit).is_empty().then_some(0), streamed)
+                self.fill_each(buckets, source.all(hit).is_empty().then_some(0), streamed)
             }
             StreamWork::Nested(path) => {
                 let mut parts = nested::part_hits(hit, path).into_iter();
-                parts.try_for_each(|part| self.fill_places(buckets, [0], streamed.part(&part)))
+                parts.try_for_each(|part| self.fill_each(buckets, [0], streamed.part(&part)))
             }
             _ => Err(mixed_up()),
         }
