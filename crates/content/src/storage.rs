@@ -105,33 +105,33 @@ impl ReplicaStorage for StoreReplicas {
 
     fn apply(&self, rows: &[&ReplicatedRow]) -> Vec<Result<(), NodeFailure>> {
         let mut outcomes = vec![Ok(()); rows.len()];
-        let mut places = Vec::with_capacity(rows.len());
+        let mut indices = Vec::with_capacity(rows.len());
         let mut versions = Vec::with_capacity(rows.len());
-        for (place, row) in rows.iter().enumerate() {
+        for (index, row) in rows.iter().enumerate() {
             match &*row.content {
                 RowContent::Version(version) => {
-                    places.push(place);
+                    indices.push(index);
                     versions.push(version.clone());
                 }
                 RowContent::Drop(drop) => {
-                    outcomes[place] = self.store.apply_drop(row.bucket, drop).map_err(failure);
+                    outcomes[index] = self.store.apply_drop(row.bucket, drop).map_err(failure);
                 }
             }
         }
         let Err(failure) = apply(&self.store, versions) else { return outcomes };
-        let removal = |place: usize| match &*rows[place].content {
+        let removal = |index: usize| match &*rows[index].content {
             RowContent::Version(version) if version.body.is_none() => Some(version),
             _ => None,
         };
         let removals: Vec<DocumentVersion> =
-            places.iter().filter_map(|place| removal(*place)).cloned().collect();
+            indices.iter().filter_map(|index| removal(*index)).cloned().collect();
         // Removals make room: they need not wait for it together with the writes.
         let removed = match failure {
-            NodeFailure::DiskFull { .. } if removals.len() < places.len() => apply(&self.store, removals),
+            NodeFailure::DiskFull { .. } if removals.len() < indices.len() => apply(&self.store, removals),
             _ => Err(failure.clone()),
         };
-        for place in places {
-            outcomes[place] = if removal(place).is_some() { removed.clone() } else { Err(failure.clone()) };
+        for index in indices {
+            outcomes[index] = if removal(index).is_some() { removed.clone() } else { Err(failure.clone()) };
         }
         outcomes
     }

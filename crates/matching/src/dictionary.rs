@@ -71,10 +71,10 @@ pub(crate) struct BytesInHead {
 }
 
 impl BytesInHead {
-    /// Some bytes at a place below [`HEAD`].
-    pub(crate) fn new(bytes: &[u8], place: usize) -> Self {
+    /// Some bytes at an offset below [`HEAD`].
+    pub(crate) fn new(bytes: &[u8], offset: usize) -> Self {
         let first = &bytes[..bytes.len().min(HEAD)];
-        let shift = 8 * place as u32;
+        let shift = 8 * offset as u32;
         BytesInHead { bytes: head(first) << shift, mask: mask_of(first.len()) << shift }
     }
 
@@ -188,13 +188,13 @@ mod tests {
     /// A word with letters inserted, replaced and deleted, each at a place.
     fn edited(word: &str, edits: &[(usize, usize, char)]) -> String {
         let mut letters: Vec<char> = word.chars().collect();
-        for (kind, place, letter) in edits {
-            let place = place % (letters.len() + 1);
+        for (kind, index, letter) in edits {
+            let index = index % (letters.len() + 1);
             match kind {
-                0 => letters.insert(place, *letter),
-                1 if place < letters.len() => letters[place] = *letter,
-                _ if place < letters.len() => {
-                    letters.remove(place);
+                0 => letters.insert(index, *letter),
+                1 if index < letters.len() => letters[index] = *letter,
+                _ if index < letters.len() => {
+                    letters.remove(index);
                 }
                 _ => {}
             }

@@ -206,9 +206,9 @@ impl FuzzyParts {
         };
         let (middle, last) = rest.split_at(if max_edits == 2 { (rest.len() / 2).min(3) } else { 0 });
         let middle = (max_edits == 2).then(|| {
-            let (place, middle) = (first.len(), text(middle));
-            let at = [place - 1, place, place + 1].map(|place| BytesInHead::new(&middle, place));
-            let before = u64::MAX >> (8 * (HEAD - place - 1));
+            let (offset, middle) = (first.len(), text(middle));
+            let at = [offset - 1, offset, offset + 1].map(|offset| BytesInHead::new(&middle, offset));
+            let before = u64::MAX >> (8 * (HEAD - offset - 1));
             (at, before & u64::from_ne_bytes([0x80; HEAD]))
         });
         Some(FuzzyParts {

@@ -8,9 +8,9 @@ use crate::value::ValueWeights;
 
 /// Weighted words among the token numbers of a chunk.
 pub(crate) struct ListedWords {
-    /// For each token number the place of its weight, counted from 1; 0 for a word without a weight.
-    places: Vec<u32>,
-    /// Distinct weights, ascending, so that the greatest place is that of the greatest weight.
+    /// For each token number the rank of its weight, counted from 1; 0 for a word without a weight.
+    ranks: Vec<u32>,
+    /// Distinct weights, ascending, so that the greatest rank is that of the greatest weight.
     weights: Vec<i32>,
 }
 
@@ -35,13 +35,13 @@ impl ListedWords {
         let mut weights: Vec<i32> = found.iter().map(|(_, weight)| *weight).collect();
         weights.sort_unstable();
         weights.dedup();
-        let mut places = if found.is_empty() { Vec::new() } else { vec![0; tokens.words() + 1] };
+        let mut ranks = if found.is_empty() { Vec::new() } else { vec![0; tokens.words() + 1] };
         for (number, weight) in found {
-            let place = weights.partition_point(|other| *other < weight) as u32 + 1;
-            let known: &mut u32 = &mut places[number as usize];
-            *known = (*known).max(place);
+            let rank = weights.partition_point(|other| *other < weight) as u32 + 1;
+            let known: &mut u32 = &mut ranks[number as usize];
+            *known = (*known).max(rank);
         }
-        ListedWords { places, weights }
+        ListedWords { ranks, weights }
     }
 
     /// The documents of `within` that match, with their weights: the greatest of their words, or the sum of
@@ -55,7 +55,7 @@ impl ListedWords {
         if self.weights.is_empty() {
             return Vec::new();
         }
-        let mut seen = vec![0u32; if dot_product_above.is_some() { self.places.len() } else { 0 }];
+        let mut seen = vec![0u32; if dot_product_above.is_some() { self.ranks.len() } else { 0 }];
         let weight = |document: usize| {
             let weighing = match (tokens.document(document), dot_product_above) {
                 (TokenIds::Narrow(ids), None) => self.greatest(ids),
@@ -70,16 +70,16 @@ impl ListedWords {
 
     /// The greatest weight of the words. Four are looked up at a time, so that none waits for the one before.
     fn greatest<T: Copy + Into<u32>>(&self, ids: &[T]) -> ValueWeights {
-        let place = |id: &T| {
+        let rank = |id: &T| {
             let number: u32 = (*id).into();
-            self.places[number as usize]
+            self.ranks[number as usize]
         };
         let (blocks, rest) = ids.as_chunks::<4>();
         let mut greatest = [0; 4];
         for block in blocks {
-            greatest.iter_mut().zip(block).for_each(|(greatest, id)| *greatest = place(id).max(*greatest));
+            greatest.iter_mut().zip(block).for_each(|(greatest, id)| *greatest = rank(id).max(*greatest));
         }
-        let greatest = rest.iter().map(place).chain(greatest).max().unwrap_or(0);
+        let greatest = rest.iter().map(rank).chain(greatest).max().unwrap_or(0);
         let mut weighing = ValueWeights::default();
         self.add(greatest, &mut weighing);
         weighing
@@ -91,17 +91,17 @@ impl ListedWords {
         let (mut weighing, here) = (ValueWeights::default(), document as u32 + 1);
         for id in ids {
             let number: u32 = (*id).into();
-            let place = self.places[number as usize];
-            if place > 0 && std::mem::replace(&mut seen[number as usize], here) != here {
-                self.add(place, &mut weighing);
+            let rank = self.ranks[number as usize];
+            if rank > 0 && std::mem::replace(&mut seen[number as usize], here) != here {
+                self.add(rank, &mut weighing);
             }
         }
         weighing
     }
 
-    /// Adds the weight at a place, if there is one.
-    fn add(&self, place: u32, weighing: &mut ValueWeights) {
-        if let Some(index) = place.checked_sub(1) {
+    /// Adds the weight at a rank, if there is one.
+    fn add(&self, rank: u32, weighing: &mut ValueWeights) {
+        if let Some(index) = rank.checked_sub(1) {
             weighing.add(self.weights[index as usize], 1, true);
         }
     }

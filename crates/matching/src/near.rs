@@ -1,11 +1,11 @@
-//! Nearness of words, by the places of each.
+//! Nearness of words, by the positions of each.
 
 use std::ops::Range;
 
 use millrace_column::{ELEMENT_BOUNDARY, TokenIds};
 
-/// Number of words up to which the next place of each is looked up for each place. With more, the places of
-/// all are gone through together.
+/// Number of words up to which the next position of each is looked up for each position. With more, the
+/// positions of all are gone through together.
 const ONE_BY_ONE: usize = 8;
 
 /// Conditions of `near` on the positions of its leaves.
@@ -19,54 +19,54 @@ pub(crate) struct NearConstraint {
 }
 
 impl NearConstraint {
-    /// True if a document has all of `places` near each other, and none of `excluded` near them. The words
+    /// True if a document has all of `positions` near each other, and none of `excluded` near them. The words
     /// must be in one element or, with a gap, in two adjacent ones.
-    pub(crate) fn holds(self, places: &[&[u32]], excluded: &[&[u32]], document: TokenIds<'_>) -> bool {
-        self.spans(places, excluded, document).next().is_some()
+    pub(crate) fn holds(self, positions: &[&[u32]], excluded: &[&[u32]], document: TokenIds<'_>) -> bool {
+        self.spans(positions, excluded, document).next().is_some()
     }
 
     /// First and last position of each shortest match.
     pub(crate) fn spans<'p>(
         self,
-        places: &'p [&'p [u32]],
+        positions: &'p [&'p [u32]],
         excluded: &'p [&'p [u32]],
         document: TokenIds<'p>,
     ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        let mut boundaries = KnownBoundaries { document, part: 0..0, places: Vec::new() };
+        let mut boundaries = KnownBoundaries { document, part: 0..0, positions: Vec::new() };
         let distance = move |first, last| boundaries.distance(first, last, self.element_gap);
-        self.spans_by(places, excluded, distance)
+        self.spans_by(positions, excluded, distance)
     }
 
-    /// [`NearConstraint::holds`] for places of one element, which has no boundary inside.
-    pub(crate) fn holds_in_element(self, places: &[&[u32]], excluded: &[&[u32]]) -> bool {
-        self.spans_in_element(places, excluded).next().is_some()
+    /// [`NearConstraint::holds`] for positions of one element, which has no boundary inside.
+    pub(crate) fn holds_in_element(self, positions: &[&[u32]], excluded: &[&[u32]]) -> bool {
+        self.spans_in_element(positions, excluded).next().is_some()
     }
 
-    /// [`NearConstraint::spans`] for places of one element, which has no boundary inside.
+    /// [`NearConstraint::spans`] for positions of one element, which has no boundary inside.
     pub(crate) fn spans_in_element<'p>(
         self,
-        places: &'p [&'p [u32]],
+        positions: &'p [&'p [u32]],
         excluded: &'p [&'p [u32]],
     ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        self.spans_by(places, excluded, |first, last| Some(last - first))
+        self.spans_by(positions, excluded, |first, last| Some(last - first))
     }
 
     fn spans_by<'p>(
         self,
-        places: &'p [&'p [u32]],
+        positions: &'p [&'p [u32]],
         excluded: &'p [&'p [u32]],
         mut length_between: impl FnMut(u32, u32) -> Option<u32> + 'p,
     ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        let is_one_by_one = places.len() <= ONE_BY_ONE;
-        let firsts = if self.ordered { &places[..places.len().min(1)] } else { places };
+        let is_one_by_one = positions.len() <= ONE_BY_ONE;
+        let firsts = if self.ordered { &positions[..positions.len().min(1)] } else { positions };
         let firsts = if is_one_by_one { firsts } else { &[] };
         let together = match (is_one_by_one, self.ordered) {
             (true, _) => Vec::new(),
-            (false, true) => sequences(places),
-            (false, false) => windows(places),
+            (false, true) => sequences(positions),
+            (false, false) => windows(positions),
         };
-        let one_by_one = firsts.iter().flat_map(|places| places.iter());
-        let spans = one_by_one.filter_map(move |first| Some((*first, self.last(*first, places)?)));
+        let one_by_one = firsts.iter().flat_map(|positions| positions.iter());
+        let spans = one_by_one.filter_map(move |first| Some((*first, self.last(*first, positions)?)));
         let spans = spans.chain(together).filter(move |(first, last)| {
             self.reaches(*first, *last)
                 && length_between(*first, *last).is_some_and(|length| length <= self.distance)
@@ -74,29 +74,29 @@ impl NearConstraint {
         spans.filter(move |(first, last)| {
             let from = first.saturating_sub(self.exclusion_distance);
             let to = last.saturating_add(self.exclusion_distance);
-            let is_inside = |places: &&[u32]| {
-                let next = places.get(places.partition_point(|place| *place < from));
-                next.is_some_and(|place| *place <= to)
+            let is_inside = |positions: &&[u32]| {
+                let next = positions.get(positions.partition_point(|position| *position < from));
+                next.is_some_and(|position| *position <= to)
             };
             !excluded.iter().any(is_inside)
         })
     }
 
     /// Last position of the shortest match that starts at `first`, if it may be near enough.
-    fn last(self, first: u32, places: &[&[u32]]) -> Option<u32> {
+    fn last(self, first: u32, positions: &[&[u32]]) -> Option<u32> {
         let mut last = first;
-        for (index, places) in places.iter().enumerate() {
+        for (index, positions) in positions.iter().enumerate() {
             let from = match (self.ordered, index) {
                 (true, 0) | (false, _) => first,
                 (true, _) => last + 1,
             };
-            let next = *places.get(places.partition_point(|place| *place < from))?;
+            let next = *positions.get(positions.partition_point(|position| *position < from))?;
             last = last.max(next);
         }
         self.reaches(first, last).then_some(last)
     }
 
-    /// False if two places are too far apart, whatever is between them.
+    /// False if two positions are too far apart, whatever is between them.
     const fn reaches(self, first: u32, last: u32) -> bool {
         // The boundary between two elements has a position of its own.
         last - first <= self.distance.saturating_add(1)
@@ -110,37 +110,37 @@ struct KnownBoundaries<'t> {
     /// The part that was looked at.
     part: Range<u32>,
     /// The boundaries in it, ascending.
-    places: Vec<u32>,
+    positions: Vec<u32>,
 }
 
 impl KnownBoundaries<'_> {
-    /// The distance of two places, as [`TokenIds::distance`] has it.
+    /// The distance of two positions, as [`TokenIds::distance`] has it.
     fn distance(&mut self, first: u32, last: u32, gap: Option<u32>) -> Option<u32> {
         if first < self.part.start || self.part.end < first {
             self.part = first..first;
-            self.places.clear();
+            self.positions.clear();
         }
         if self.part.end < last {
             let from = self.part.end;
             let more = self.document.slice(from as usize..last as usize);
             let boundaries = (from..).zip(more.iter()).filter(|(_, id)| *id == ELEMENT_BOUNDARY);
-            self.places.extend(boundaries.map(|(place, _)| place));
+            self.positions.extend(boundaries.map(|(position, _)| position));
             self.part.end = last;
         }
-        let before = |end: u32| self.places.partition_point(|place| *place < end);
+        let before = |end: u32| self.positions.partition_point(|position| *position < end);
         TokenIds::distance_over(first, last, before(last) - before(first), gap)
     }
 }
 
-/// For each place, the first one and the last of the shortest part of the text from it on that has a place of
-/// each word.
-fn windows(places: &[&[u32]]) -> Vec<(u32, u32)> {
-    let of_word = |(word, places): (usize, &&[u32])| -> Vec<(u32, usize)> {
-        places.iter().map(|place| (*place, word)).collect()
+/// For each position, the first one and the last of the shortest part of the text from it on that has a
+/// position of each word.
+fn windows(positions: &[&[u32]]) -> Vec<(u32, u32)> {
+    let of_word = |(word, positions): (usize, &&[u32])| -> Vec<(u32, usize)> {
+        positions.iter().map(|position| (*position, word)).collect()
     };
-    let mut all: Vec<(u32, usize)> = places.iter().enumerate().flat_map(of_word).collect();
+    let mut all: Vec<(u32, usize)> = positions.iter().enumerate().flat_map(of_word).collect();
     all.sort_unstable();
-    let (mut counts, mut missing, mut next) = (vec![0usize; places.len()], places.len(), 0);
+    let (mut counts, mut missing, mut next) = (vec![0usize; positions.len()], positions.len(), 0);
     let mut found = Vec::new();
     for here in all.chunk_by(|one, other| one.0 == other.0) {
         while missing > 0 {
@@ -158,15 +158,15 @@ fn windows(places: &[&[u32]]) -> Vec<(u32, u32)> {
     found
 }
 
-/// For each place of the first word, itself and the end of the nearest sequence of the words from it on.
-fn sequences(places: &[&[u32]]) -> Vec<(u32, u32)> {
-    let (Some(first), Some(last)) = (places.first(), places.last()) else { return Vec::new() };
-    // Ends of the sequences from each place of a word on, from the last word to the first.
+/// For each position of the first word, itself and the end of the nearest sequence of the words from it on.
+fn sequences(positions: &[&[u32]]) -> Vec<(u32, u32)> {
+    let (Some(first), Some(last)) = (positions.first(), positions.last()) else { return Vec::new() };
+    // Ends of the sequences from each position of a word on, from the last word to the first.
     let mut ends: Vec<Option<u32>> = last.iter().copied().map(Some).collect();
-    for pair in places.windows(2).rev() {
+    for pair in positions.windows(2).rev() {
         let mut next = 0;
-        let end_from = |place: &u32| {
-            next += pair[1][next..].iter().take_while(|other| *other <= place).count();
+        let end_from = |position: &u32| {
+            next += pair[1][next..].iter().take_while(|other| *other <= position).count();
             ends.get(next).copied().flatten()
         };
         ends = pair[0].iter().map(end_from).collect();
@@ -192,11 +192,11 @@ mod tests {
     }
 
     /// Places of a word in a document, in which boundaries count.
-    fn places(text: &str, word: &str) -> Vec<u32> {
+    fn positions(text: &str, word: &str) -> Vec<u32> {
         (0..)
             .zip(text.split_whitespace())
             .filter(|(_, other)| *other == word)
-            .map(|(place, _)| place)
+            .map(|(position, _)| position)
             .collect()
     }
 
@@ -207,13 +207,13 @@ mod tests {
             distance in 0u32..20,
         ) {
             let words: Vec<Vec<u32>> = words.into_iter().map(Vec::from_iter).collect();
-            let places: Vec<&[u32]> = words.iter().map(Vec::as_slice).collect();
+            let positions: Vec<&[u32]> = words.iter().map(Vec::as_slice).collect();
             for ordered in [false, true] {
                 let near = NearConstraint { distance, exclusion_distance: 0, ordered, element_gap: None };
                 let is_near = |(first, last): &(u32, u32)| last - first <= distance;
-                let together = if ordered { sequences(&places) } else { windows(&places) };
+                let together = if ordered { sequences(&positions) } else { windows(&positions) };
                 let together: Vec<(u32, u32)> = together.into_iter().filter(is_near).collect();
-                let mut each: Vec<(u32, u32)> = near.spans_in_element(&places, &[]).collect();
+                let mut each: Vec<(u32, u32)> = near.spans_in_element(&positions, &[]).collect();
                 each.sort_unstable();
                 each.dedup();
                 prop_assert_eq!(together, each);
@@ -231,7 +231,7 @@ mod tests {
             let text: String = elements.iter().map(|words| "a ".repeat(*words) + "| ").collect();
             let column = tokens(&format!("a {text} a"));
             let document = column.document(0);
-            let mut boundaries = KnownBoundaries { document, part: 0..0, places: Vec::new() };
+            let mut boundaries = KnownBoundaries { document, part: 0..0, positions: Vec::new() };
             for ends in spans {
                 let [one, other] = ends.map(|end| end.index(document.len()) as u32);
                 let (first, last) = (one.min(other), one.max(other));
@@ -253,7 +253,7 @@ mod tests {
             expected: bool,
         ) {
             let tokens = tokens(text);
-            let found = |words: &[&str]| words.iter().map(|word| places(text, word)).collect::<Vec<_>>();
+            let found = |words: &[&str]| words.iter().map(|word| positions(text, word)).collect::<Vec<_>>();
             let (near, not) = (found(words), found(excluded));
             let near: Vec<&[u32]> = near.iter().map(Vec::as_slice).collect();
             let not: Vec<&[u32]> = not.iter().map(Vec::as_slice).collect();
@@ -277,7 +277,7 @@ mod tests {
         #[track_caller]
         fn check(text: &str, distance: u32, ordered: bool, expected: &[(u32, u32)]) {
             let tokens = tokens(text);
-            let (a, b) = (places(text, "a"), places(text, "b"));
+            let (a, b) = (positions(text, "a"), positions(text, "b"));
             let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: None };
             let found: Vec<_> = nearness.spans(&[&a, &b], &[], tokens.document(0)).collect();
             assert_eq!(found, expected, "{text}");
@@ -295,7 +295,7 @@ mod tests {
         #[track_caller]
         fn check(text: &str, gap: Option<u32>, distance: u32, ordered: bool, expected: bool) {
             let tokens = tokens(text);
-            let (a, b) = (places(text, "a"), places(text, "b"));
+            let (a, b) = (positions(text, "a"), positions(text, "b"));
             let nearness = NearConstraint { distance, exclusion_distance: 1, ordered, element_gap: gap };
             assert_eq!(nearness.holds(&[&a, &b], &[], tokens.document(0)), expected, "{text}");
         }

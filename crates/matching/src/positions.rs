@@ -145,8 +145,13 @@ impl LongPhrase {
     }
 
     /// Calls `each` with the first word of each occurrence in a text. Returns the number of its words.
-    pub(crate) fn places(&self, text: &str, analyzer: &FieldAnalyzer, mut each: impl FnMut(u32)) -> u32 {
-        let (mut reached, mut next, mut place) = (PositionSet::default(), PositionSet::default(), 0);
+    pub(crate) fn each_occurrence(
+        &self,
+        text: &str,
+        analyzer: &FieldAnalyzer,
+        mut each: impl FnMut(u32),
+    ) -> u32 {
+        let (mut reached, mut next, mut position) = (PositionSet::default(), PositionSet::default(), 0);
         let mut firsts = PositionBits::default();
         firsts.set(0);
         analyzer.tokens(text, |token| {
@@ -159,12 +164,12 @@ impl LongPhrase {
             let roles = PositionSet::union(named.chain(others));
             reached.follow(&roles, &firsts, &mut next);
             std::mem::swap(&mut reached, &mut next);
-            place += 1;
+            position += 1;
             if reached.ends_with(self.length - 1) {
-                each(place - self.length as u32);
+                each(position - self.length as u32);
             }
         });
-        place
+        position
     }
 }
 

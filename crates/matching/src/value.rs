@@ -261,7 +261,7 @@ impl ValueTest {
     pub(crate) fn word_positions(&self, text: &str, mut each: impl FnMut(u32)) -> u32 {
         let ValueMatchKind::Words { matchers, long, analyzer } = &self.kind else { return 0 };
         if let Some(long) = long {
-            return long.places(text, analyzer, each);
+            return long.each_occurrence(text, analyzer, each);
         }
         // Number of matched words of each phrase that may have started.
         let (mut begun, mut position) = (Vec::new(), 0);

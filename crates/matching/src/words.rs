@@ -363,13 +363,13 @@ pub(crate) fn find(
     if sets.len() == 1 {
         return by_document(&found, tokens, live, 1);
     }
-    // Where the rarest word is in most places, the text may repeat what the words in sequence repeat.
+    // Where the rarest word is at most positions, the text may repeat what the words in sequence repeat.
     if paths.is_fast() && found.len().saturating_mul(sets.len()) / REPEATED >= ids.len() {
         return by_document(&in_sequence(&sets, ids), tokens, live, sets.len());
     }
-    found.retain_mut(|place| {
-        let Some(first) = (*place as usize).checked_sub(anchor) else { return false };
-        *place = first as u32;
+    found.retain_mut(|position| {
+        let Some(first) = (*position as usize).checked_sub(anchor) else { return false };
+        *position = first as u32;
         first + sets.len() <= ids.len()
             && sets
                 .iter()
@@ -396,14 +396,14 @@ fn in_sequence(sets: &[TokenNumbers], ids: TokenIds<'_>) -> Vec<u32> {
     let (mut firsts, last) = (PositionBits::default(), sets.len() - 1);
     firsts.set(0);
     let (mut reached, mut next, mut found) = (PositionSet::default(), PositionSet::default(), Vec::new());
-    for (place, number) in ids.iter().enumerate() {
+    for (position, number) in ids.iter().enumerate() {
         match roles.get(&number) {
             None => reached.clear(),
             Some(roles) => {
                 reached.follow(roles, &firsts, &mut next);
                 std::mem::swap(&mut reached, &mut next);
                 if reached.ends_with(last) {
-                    found.push((place - last) as u32);
+                    found.push((position - last) as u32);
                 }
             }
         }

@@ -211,8 +211,8 @@ struct NodeList<'a>(&'a [NodeKey]);
 
 impl fmt::Display for NodeList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, node) in self.0.iter().enumerate() {
-            write!(f, "{}{node}", if place > 0 { ", " } else { "" })?;
+        for (index, node) in self.0.iter().enumerate() {
+            write!(f, "{}{node}", if index > 0 { ", " } else { "" })?;
         }
         Ok(())
     }

@@ -80,9 +80,9 @@ impl From<ReindexedOnWire> for ReindexedBuckets {
             let bits = bits.parse::<u8>().ok();
             let low = u64::from_str_radix(low, 16).ok();
             let shared = if name.contains('-') { BucketId::GROUP_BITS } else { 0 };
-            let numbers = row.chars().zip(0_u64..).flat_map(|(digit, place)| {
+            let numbers = row.chars().zip(0_u64..).flat_map(|(digit, index)| {
                 let digit = digit.to_digit(16).unwrap_or(0);
-                (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| place * 4 + bit)
+                (0..4).filter(move |bit| digit >> bit & 1 == 1).map(move |bit| index * 4 + bit)
             });
             // Unreadable entries are not done.
             let known = bits.zip(low).into_iter();

@@ -34,7 +34,7 @@ impl Bfloat16Query {
     pub(crate) fn new(query: &[f32]) -> Self {
         let block = |cells: &[f32]| {
             let mut block = [[0.0; 16]; 2];
-            cells.iter().enumerate().for_each(|(place, cell)| block[place % 2][place / 2] = *cell);
+            cells.iter().enumerate().for_each(|(index, cell)| block[index % 2][index / 2] = *cell);
             block
         };
         Bfloat16Query { blocks: query.chunks(32).map(block).collect(), width: query.len() }
@@ -62,9 +62,9 @@ impl Bfloat16Query {
             let row = self.row(cells, *row);
             let mut parts = [[0.0f32; 16]; 2];
             for (query, cells) in self.blocks.iter().zip(row.chunks(32)) {
-                for (place, cell) in cells.iter().enumerate() {
-                    let (query, cell) = (query[place % 2][place / 2], bf16::from_le_bytes(*cell).to_f32());
-                    parts[place % 2][place / 2] += match pairs {
+                for (index, cell) in cells.iter().enumerate() {
+                    let (query, cell) = (query[index % 2][index / 2], bf16::from_le_bytes(*cell).to_f32());
+                    parts[index % 2][index / 2] += match pairs {
                         KernelSum::Product => query * cell,
                         KernelSum::SquaredDifference => (query - cell) * (query - cell),
                     };
@@ -129,9 +129,9 @@ mod x86 {
         for (number, block) in query.blocks[..whole].iter().enumerate() {
             // SAFETY: each load reads an array of sixteen floats.
             let parts = unsafe { [_mm512_loadu_ps(block[0].as_ptr()), _mm512_loadu_ps(block[1].as_ptr())] };
-            for (place, (row, sums)) in rows.iter().zip(&mut sums).enumerate() {
+            for (index, (row, sums)) in rows.iter().zip(&mut sums).enumerate() {
                 // A prefetch accepts any address and reads nothing from it.
-                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add((number * 4 + place) * 32).cast());
+                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add((number * 4 + index) * 32).cast());
                 let from = row[number * 32..][..32].as_ptr();
                 // SAFETY: the pointer is followed by the 32 cells that are read.
                 let cells = unsafe { _mm512_loadu_si512(from.cast()) };

@@ -38,8 +38,8 @@ impl FewNumbers {
             while rest != 0 {
                 // Those that follow each other have most halves in common.
                 let (number, bucket) = (base + rest.trailing_zeros() as usize, index / of_bucket);
-                for (place, halves) in groups[bucket / 8].iter_mut().enumerate() {
-                    halves[number >> (4 * place) & 15] |= 1 << (bucket % 8);
+                for (nibble, halves) in groups[bucket / 8].iter_mut().enumerate() {
+                    halves[number >> (4 * nibble) & 15] |= 1 << (bucket % 8);
                 }
                 index += 1;
                 rest &= rest - 1;
@@ -84,7 +84,7 @@ impl FewNumbers {
     /// True if a number seems to be one of them.
     #[cfg(test)]
     fn may_have(&self, number: u16) -> bool {
-        let halves = |(place, halves): (usize, &[u8; 16])| halves[usize::from(number) >> (4 * place) & 15];
+        let halves = |(nibble, halves): (usize, &[u8; 16])| halves[usize::from(number) >> (4 * nibble) & 15];
         let in_group =
             |group: &[[u8; 16]; 4]| group.iter().enumerate().map(halves).fold(u8::MAX, |a, b| a & b);
         self.groups[..self.used].iter().any(|group| in_group(group) != 0)
@@ -110,8 +110,8 @@ fn is_in(table: &[u64], number: u16) -> bool {
 
 /// Plain implementation of [`FewNumbers::find`], over the ids from `start` on.
 fn find_plain(ids: &[u16], start: usize, table: &[u64], found: &mut Vec<u32>) {
-    let places = ids.iter().enumerate().skip(start).filter(|(_, id)| is_in(table, **id));
-    found.extend(places.map(|(place, _)| place as u32));
+    let positions = ids.iter().enumerate().skip(start).filter(|(_, id)| is_in(table, **id));
+    found.extend(positions.map(|(position, _)| position as u32));
 }
 
 #[cfg(target_arch = "x86_64")]

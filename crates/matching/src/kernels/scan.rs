@@ -42,7 +42,7 @@ pub(crate) fn find_narrow(ids: &[u16], ranges: &[(u16, u16)], found: &mut Vec<u3
 pub(crate) fn find_wide(ids: &[u32], ranges: &[(u32, u32)], found: &mut Vec<u32>) {
     let ranges = &ranges[..ranges.len().min(RANGES)];
     let within = |id: u32| ranges.iter().any(|(low, high)| (*low..=*high).contains(&id));
-    found.extend(ids.iter().enumerate().filter(|(_, id)| within(**id)).map(|(place, _)| place as u32));
+    found.extend(ids.iter().enumerate().filter(|(_, id)| within(**id)).map(|(position, _)| position as u32));
 }
 
 /// Appends to `found` the indices in `ids` whose bit in `table` is set, ascending. Bits past the end of the
@@ -136,19 +136,19 @@ fn push_places(mut mask: u64, base: usize, found: &mut Vec<u32>) {
     if mask == 0 {
         return;
     }
-    // The length is known, so that each place is stored without a check for room.
+    // The length is known, so that each position is stored without a check for room.
     found.extend((0..mask.count_ones()).map(|_| {
-        let place = base as u32 + mask.trailing_zeros();
+        let position = base as u32 + mask.trailing_zeros();
         mask &= mask.wrapping_sub(1);
-        place
+        position
     }));
 }
 
 /// Plain implementation of [`find_narrow`], over the ids from `start` on.
 fn find_plain(ids: &[u16], start: usize, ranges: &[(u16, u16)], found: &mut Vec<u32>) {
     let within = |id: u16| ranges.iter().any(|(low, high)| (*low..=*high).contains(&id));
-    let places = ids.iter().enumerate().skip(start).filter(|(_, id)| within(**id));
-    found.extend(places.map(|(place, _)| place as u32));
+    let positions = ids.iter().enumerate().skip(start).filter(|(_, id)| within(**id));
+    found.extend(positions.map(|(position, _)| position as u32));
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -178,9 +178,9 @@ impl ChunkPass<'_, '_> {
                 }
                 meets
             });
-            let inside = |place: &&u32| {
-                let next = spans.get(spans.partition_point(|(_, last)| last < *place));
-                next.is_some_and(|(first, _)| first <= *place)
+            let inside = |position: &&u32| {
+                let next = spans.get(spans.partition_point(|(_, last)| last < *position));
+                next.is_some_and(|(first, _)| first <= *position)
             };
             for (leaf, kept) in leaves.iter().zip(&mut kept) {
                 kept.push(document, of(leaf).iter().filter(inside).copied());

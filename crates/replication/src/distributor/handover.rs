@@ -223,9 +223,9 @@ impl Distributor {
         newest: Timestamp,
         effects: &mut Vec<DistributorEffect>,
     ) {
-        let place =
+        let offset =
             (self.version.number() << 16 | u64::from(self.me.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
-        self.clock.observe(Timestamp(newest.0.saturating_add(GAP + place)));
+        self.clock.observe(Timestamp(newest.0.saturating_add(GAP + offset)));
         if !self.unreported.remove(&from) {
             return;
         }

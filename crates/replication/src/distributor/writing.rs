@@ -322,18 +322,18 @@ impl Distributor {
     ) {
         let mut failed = match response {
             NodeResponse::Applied(failed) => failed,
-            NodeResponse::Failed(failure) => (0..rows.len()).map(|place| (place, failure.clone())).collect(),
+            NodeResponse::Failed(failure) => (0..rows.len()).map(|index| (index, failure.clone())).collect(),
             _ => {
                 let failure = NodeFailure::Storage {
                     reason: format!("node {from} gave an answer of another kind of request"),
                 };
-                (0..rows.len()).map(|place| (place, failure.clone())).collect()
+                (0..rows.len()).map(|index| (index, failure.clone())).collect()
             }
         };
-        failed.sort_unstable_by_key(|(place, _)| *place);
+        failed.sort_unstable_by_key(|(index, _)| *index);
         let mut failed = failed.into_iter().peekable();
-        for (place, outgoing) in rows.into_iter().enumerate() {
-            let failure = failed.next_if(|(at, _)| *at == place).map(|(_, failure)| failure);
+        for (index, outgoing) in rows.into_iter().enumerate() {
+            let failure = failed.next_if(|(at, _)| *at == index).map(|(_, failure)| failure);
             self.row_applied(from, outgoing, failure, effects);
         }
     }

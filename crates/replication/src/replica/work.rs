@@ -116,9 +116,9 @@ fn expect(
 
 fn apply(storage: &dyn ReplicaStorage, rows: &[ReplicatedRow]) -> Vec<(usize, NodeFailure)> {
     let mut failed = Vec::new();
-    let mut places = Vec::with_capacity(rows.len());
+    let mut indices = Vec::with_capacity(rows.len());
     let mut taken = Vec::with_capacity(rows.len());
-    for (place, row) in rows.iter().enumerate() {
+    for (index, row) in rows.iter().enumerate() {
         let there = match row.origin {
             _ if storage.exists(row.bucket) => Ok(()),
             Some(origin) => storage.create(row.bucket, origin),
@@ -126,15 +126,15 @@ fn apply(storage: &dyn ReplicaStorage, rows: &[ReplicatedRow]) -> Vec<(usize, No
         };
         match there {
             Ok(()) => {
-                places.push(place);
+                indices.push(index);
                 taken.push(row);
             }
-            Err(failure) => failed.push((place, failure)),
+            Err(failure) => failed.push((index, failure)),
         }
     }
     if !taken.is_empty() {
-        let outcomes = places.into_iter().zip(storage.apply(&taken));
-        failed.extend(outcomes.filter_map(|(place, outcome)| Some((place, outcome.err()?))));
+        let outcomes = indices.into_iter().zip(storage.apply(&taken));
+        failed.extend(outcomes.filter_map(|(index, outcome)| Some((index, outcome.err()?))));
     }
     failed
 }

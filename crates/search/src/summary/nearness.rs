@@ -63,8 +63,8 @@ impl HighlightNearness {
             }
         }
         for term in &terms {
-            let Some(places) = occurrences.get_mut(term) else { continue };
-            places.retain(|at| {
+            let Some(positions) = occurrences.get_mut(term) else { continue };
+            positions.retain(|at| {
                 let window = windows.partition_point(|window| window.end() < at);
                 windows.get(window).is_some_and(|window| window.contains(at))
             });
@@ -73,12 +73,12 @@ impl HighlightNearness {
 
     /// Keeps the nearest sequence of the terms after each occurrence of the first one.
     fn keep_in_order(&self, occurrences: &mut HashMap<usize, Vec<usize>>) {
-        let places = self.terms().map(|term| occurrences.get(&term).cloned().unwrap_or_default());
-        let places: Vec<Vec<usize>> = places.collect();
-        let (Some(first), Some(last)) = (places.first(), places.last()) else { return };
+        let positions = self.terms().map(|term| occurrences.get(&term).cloned().unwrap_or_default());
+        let positions: Vec<Vec<usize>> = positions.collect();
+        let (Some(first), Some(last)) = (positions.first(), positions.last()) else { return };
         // For each occurrence of a term, the index of the first one of the next term after it.
-        let mut following: Vec<Vec<usize>> = Vec::with_capacity(places.len());
-        for pair in places.windows(2) {
+        let mut following: Vec<Vec<usize>> = Vec::with_capacity(positions.len());
+        for pair in positions.windows(2) {
             let mut next = 0;
             let after = pair[0].iter().map(|at| {
                 while pair[1].get(next).is_some_and(|other| other <= at) {
@@ -98,10 +98,10 @@ impl HighlightNearness {
         };
         let mut kept: Vec<bool> = first.iter().zip(&ends).map(is_near).collect();
         for (number, term) in self.terms().enumerate() {
-            let of_term = places[number].iter().zip(&kept).filter(|(_, is_kept)| **is_kept);
+            let of_term = positions[number].iter().zip(&kept).filter(|(_, is_kept)| **is_kept);
             occurrences.insert(term, of_term.map(|(at, _)| *at).collect());
             let Some(after) = following.get(number) else { continue };
-            let mut reached = vec![false; places[number + 1].len()];
+            let mut reached = vec![false; positions[number + 1].len()];
             after.iter().zip(&kept).filter(|(_, kept)| **kept).for_each(|(next, _)| reached[*next] = true);
             kept = reached;
         }
@@ -143,18 +143,22 @@ mod tests {
                 }
             }
         }
-        kept.into_iter().map(|places| places.into_iter().collect()).collect()
+        kept.into_iter().map(|positions| positions.into_iter().collect()).collect()
     }
 
     #[test]
     fn what_is_kept_is_what_the_plain_rules_keep() {
-        // Each way in which three terms can be at four places, as bits.
+        // Each way in which three terms can be at four positions, as bits.
         for bits in 0..(1 << 12) {
             let term = |number: usize| (0..4).filter(move |at| (bits >> (4 * number + at)) & 1 == 1);
             let terms: Vec<Vec<usize>> = (0..3).map(|number| term(number).collect()).collect();
             for (distance, ordered) in [(1, false), (2, false), (3, false), (2, true), (3, true), (9, true)] {
-                let mut occurrences: HashMap<usize, Vec<usize>> =
-                    terms.iter().cloned().enumerate().filter(|(_, places)| !places.is_empty()).collect();
+                let mut occurrences: HashMap<usize, Vec<usize>> = terms
+                    .iter()
+                    .cloned()
+                    .enumerate()
+                    .filter(|(_, positions)| !positions.is_empty())
+                    .collect();
                 HighlightNearness::new(vec![0, 1, 2], distance, ordered).keep_near(&mut occurrences);
                 let kept: Vec<Vec<usize>> =
                     (0..3).map(|term| occurrences.remove(&term).unwrap_or_default()).collect();

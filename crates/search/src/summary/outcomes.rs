@@ -53,7 +53,7 @@ thread_local! {
 #[derive(Clone, Copy, Default)]
 struct RememberedWord {
     word: ShortText,
-    /// The outcomes that it belongs to; 0 for an empty place.
+    /// The outcomes that it belongs to; 0 for an empty slot.
     number: u64,
     /// 0 for no token, 1 for no match, from 2 on an index of those that match.
     outcome: u16,
@@ -87,9 +87,9 @@ impl OutcomesOfText<'_> {
     /// The outcome for a word. Long words, which are rare, are not remembered.
     pub fn get(&mut self, word: &str, compare: impl FnOnce() -> WordOutcome) -> WordOutcome {
         let Some(word) = ShortText::new(word.as_bytes()) else { return compare() };
-        let place = &mut self.words[(word.mixed() >> (64 - WORDS.trailing_zeros())) as usize];
-        if place.number == self.number && place.word == word {
-            return match place.outcome {
+        let slot = &mut self.words[(word.mixed() >> (64 - WORDS.trailing_zeros())) as usize];
+        if slot.number == self.number && slot.word == word {
+            return match slot.outcome {
                 0 => WordOutcome::NoToken,
                 1 => WordOutcome::Unmatched,
                 index => WordOutcome::Matched(Arc::clone(&self.matched[usize::from(index) - 2])),
@@ -106,7 +106,7 @@ impl OutcomesOfText<'_> {
             }
         };
         if let Some(number) = number {
-            *place = RememberedWord { word, number: self.number, outcome: number };
+            *slot = RememberedWord { word, number: self.number, outcome: number };
         }
         outcome
     }

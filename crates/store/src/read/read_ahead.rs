@@ -43,8 +43,9 @@ impl ColumnsAhead {
         key: &ColumnKey,
         documents: u32,
     ) -> Result<Option<Column>, Error> {
-        let place = (segment.number(), section);
-        let known = self.read.get(&place).and_then(|known| known.iter().find(|known| known.key == *key));
+        let section_key = (segment.number(), section);
+        let known =
+            self.read.get(&section_key).and_then(|known| known.iter().find(|known| known.key == *key));
         if let Some(known) = known
             && let Some(column) = chunk.checked_sub(known.first).and_then(|at| known.columns.get(at as usize))
         {
@@ -55,18 +56,18 @@ impl ColumnsAhead {
         let columns = segment.columns_within(section, key, chunk..end, READ_BYTES)?;
         let column = columns.first().cloned().flatten();
         let bytes = columns.iter().flatten().map(Column::memory_bytes).sum();
-        self.hold(place, ColumnAhead { key: key.clone(), first: chunk, columns, bytes });
+        self.hold(section_key, ColumnAhead { key: key.clone(), first: chunk, columns, bytes });
         Ok(column)
     }
 
     /// Keeps a column in place of what was read of it before.
-    fn hold(&mut self, place: (u64, usize), read: ColumnAhead) {
+    fn hold(&mut self, section_key: (u64, usize), read: ColumnAhead) {
         if self.held + read.bytes > HELD_BYTES {
             self.read.clear();
             self.held = 0;
         }
         self.held += read.bytes;
-        let of_section = self.read.entry(place).or_default();
+        let of_section = self.read.entry(section_key).or_default();
         match of_section.iter_mut().find(|known| known.key == read.key) {
             Some(known) => {
                 self.held -= known.bytes;

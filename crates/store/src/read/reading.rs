@@ -406,8 +406,8 @@ pub(super) fn once_each(parts: Vec<ChunkPart>) -> Vec<ChunkPart> {
             continue;
         };
         match of_segments.entry((segment.number(), *chunk)) {
-            Entry::Vacant(place) => {
-                place.insert(part);
+            Entry::Vacant(free) => {
+                free.insert(part);
             }
             Entry::Occupied(mut known) => {
                 let known = known.get_mut();

@@ -216,8 +216,8 @@ enum PointPosition {
 impl PointPosition {
     fn parse(text: &str) -> Result<Self, Error> {
         let parsed = || match text.split_once('/')? {
-            ("snapshot", place) => {
-                Some(PointPosition::Snapshot((!place.is_empty()).then(|| place.to_owned())))
+            ("snapshot", continuation) => {
+                Some(PointPosition::Snapshot((!continuation.is_empty()).then(|| continuation.to_owned())))
             }
             (number, row) => Some(PointPosition::Log(number.parse().ok()?, row.parse().ok()?)),
         };
@@ -227,7 +227,9 @@ impl PointPosition {
     fn text(&self) -> String {
         match self {
             PointPosition::Log(number, row) => format!("{number}/{row}"),
-            PointPosition::Snapshot(place) => format!("snapshot/{}", place.as_deref().unwrap_or_default()),
+            PointPosition::Snapshot(continuation) => {
+                format!("snapshot/{}", continuation.as_deref().unwrap_or_default())
+            }
         }
     }
 }
@@ -338,7 +340,9 @@ impl PointReader {
             None => self.before(u64::MAX),
         };
         let next = match position {
-            PointPosition::Snapshot(place) => return self.of_snapshot(document_types, place, wanted),
+            PointPosition::Snapshot(continuation) => {
+                return self.of_snapshot(document_types, continuation, wanted);
+            }
             PointPosition::Log(number, row) => (number, row),
         };
         let (number, from) = next;
@@ -374,7 +378,8 @@ impl PointReader {
             continuation,
             ..reader.visit_of_group()
         })?;
-        let continuation = found.continuation.map(|place| PointPosition::Snapshot(Some(place)).text());
+        let continuation =
+            found.continuation.map(|continuation| PointPosition::Snapshot(Some(continuation)).text());
         Ok(PointPage { versions: found.visited, continuation })
     }
 
