@@ -63,7 +63,8 @@ impl SortedHit {
 }
 
 /// The first matches in an order.
-pub(crate) struct FirstHits {
+pub struct FirstHits {
+    /// The hits, in order.
     pub hits: Vec<SortedHit>,
     /// True if there was time to look at all matches.
     pub is_complete: bool,
