@@ -93,7 +93,7 @@ impl<'a> TokenIds<'a> {
         Self::distance_over(from, to, boundaries, gap)
     }
 
-    /// [`TokenIds::distance`] for words with so many boundaries between them.
+    /// [`TokenIds::distance`] for words with `boundaries` boundaries between them.
     pub const fn distance_over(from: u32, to: u32, boundaries: usize, gap: Option<u32>) -> Option<u32> {
         match (boundaries, gap) {
             (0, _) => Some(to - from),

@@ -192,13 +192,13 @@ impl PredicateParser {
         PredicateMistake { at, reason: format!("expected {what}, found {found}") }
     }
 
-    /// True if the token so many ahead is a keyword, in small or in capital letters.
+    /// True if the token `ahead` tokens from here is a keyword, in small or in capital letters.
     fn is_keyword(&self, ahead: usize, keyword: &str) -> bool {
         let is = |text: &str| text == keyword || text == keyword.to_ascii_uppercase();
         matches!(self.ahead(ahead), Some(PredicateToken::Plain(text)) if is(text))
     }
 
-    /// True if the token so many ahead is the name of an attribute. The keywords are names, too.
+    /// True if the token `ahead` tokens from here is the name of an attribute. The keywords are names, too.
     fn is_key(&self, ahead: usize) -> bool {
         self.is_keyword(ahead + 1, "in")
             || self.is_keyword(ahead + 1, "not") && self.is_keyword(ahead + 2, "in")

@@ -19,7 +19,7 @@ impl KeyHash {
         KeyHash(hash as u64, (hash >> 64) as u64 | 1)
     }
 
-    /// The page of the key where keys are spread over so many pages by their hashes.
+    /// The page of the key where keys are spread over `pages` pages by their hashes.
     pub fn page(self, pages: u32) -> u32 {
         // Less than the number of pages.
         (((self.1 >> 32) * u64::from(pages)) >> 32) as u32
@@ -30,7 +30,7 @@ impl KeyHash {
     }
 }
 
-/// Bytes of the filter of so many keys.
+/// Bytes of the filter of `keys` keys.
 pub fn bytes_of(keys: usize) -> usize {
     (keys * BITS_PER_KEY).div_ceil(8).max(8)
 }

@@ -31,7 +31,8 @@ pub(crate) struct BlocksAhead<'a> {
 }
 
 impl<'a> BlocksAhead<'a> {
-    /// Begins a pass at a block, which takes about so many records, and ends before a key if that is known.
+    /// Begins a pass at a block, which takes about `wanted` records, and ends before `until` if that is
+    /// known.
     pub fn new(
         run: &'a IndexRun,
         section: RunSection,

@@ -151,7 +151,7 @@ impl LeafTable {
     fn is_worth_counting(&self, ids: &[u16], tokens: &TokensColumn) -> bool {
         /// Number of tokens that are looked at.
         const FIRST: usize = 1 << 12;
-        /// With more than one of so many, finding takes longer.
+        /// With more than one of this number, finding takes longer.
         const MANY: usize = 12;
         let first = &ids[..ids.len().min(FIRST)];
         let wanted = first.iter().filter(|id| self.numbers[usize::from(**id)] != 0).count();
@@ -246,7 +246,7 @@ fn count_sets<const N: usize>(ids: &[u16], numbers: &[u8]) -> [u32; N] {
     // The remainder is the set itself, and spares a check.
     let set = |id: u16| usize::from(numbers[usize::from(id)]) % N;
     let mut all = [0; N];
-    // Of so many tokens no counter overflows, and small ones are sooner cleared and added up.
+    // No counter overflows over one part, and small counters are cleared and added up sooner.
     for ids in ids.chunks(usize::from(u16::MAX)) {
         let mut counters = [[0u16; N]; COUNTERS];
         let (blocks, rest) = ids.as_chunks::<COUNTERS>();

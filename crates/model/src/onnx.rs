@@ -257,7 +257,7 @@ pub(crate) enum RunMemory {
 }
 
 impl RunMemory {
-    /// Memory of a run over so many values: that of a large run is returned.
+    /// Memory of a run over `size` values: that of a run over more than `size_max` is returned.
     pub fn of_size(size: usize, size_max: usize) -> Self {
         if size > size_max { RunMemory::Returned } else { RunMemory::Kept }
     }

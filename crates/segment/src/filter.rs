@@ -33,7 +33,7 @@ pub(crate) struct FilterLayout {
 }
 
 impl FilterLayout {
-    /// The pages for so many versions; `None`: they are too few for a filter.
+    /// The pages for a number of versions; `None`: they are too few for a filter.
     pub fn of(documents: u64) -> Option<Self> {
         if documents < FILTERED_MIN {
             return None;

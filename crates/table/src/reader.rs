@@ -223,7 +223,7 @@ impl<R: Read> ArrowMessageReader<R> {
         }
     }
 
-    /// Reads so many bytes, or fewer at the end. Memory grows as they arrive.
+    /// Reads `length` bytes, or fewer at the end. Memory grows as they arrive.
     fn read(&mut self, length: usize) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         let limit = u64::try_from(length).expect("sizes have at most 64 bits");

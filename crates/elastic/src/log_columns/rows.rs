@@ -14,7 +14,7 @@ pub(crate) struct RowSet {
 }
 
 impl RowSet {
-    /// No row of so many.
+    /// No row of `len`.
     pub(crate) fn none(len: usize) -> Self {
         RowSet { words: vec![0; len.div_ceil(WORD_BITS)], len }
     }

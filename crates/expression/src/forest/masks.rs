@@ -219,7 +219,7 @@ impl LeafMasks {
     }
 }
 
-/// Documents of the next block, where so many are left. Lanes beyond the last document have some rank.
+/// Documents of the next block, of `left` that are left. Lanes beyond the last document have some rank.
 fn lanes(left: usize) -> usize {
     if left * 2 > BLOCK { BLOCK } else { SMALL_BLOCK }
 }

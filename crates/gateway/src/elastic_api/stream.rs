@@ -127,8 +127,7 @@ struct OperationStream {
     _place: StreamPlace,
 }
 
-/// Memory that a stream needs which has read so many bytes that no batch had yet. Their buffer grows by
-/// doubling.
+/// Memory of a stream that has read `read` bytes beyond its last batch. Their buffer grows by doubling.
 fn room_for(read: usize) -> usize {
     read.saturating_mul(2).clamp(IDLE_BYTES, STREAM_BYTES)
 }

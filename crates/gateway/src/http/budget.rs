@@ -364,7 +364,7 @@ impl BudgetReservation {
         self.work_by(bytes, Instant::now() + self.budget.patience).await
     }
 
-    /// [`BudgetReservation::work`] for several texts that take so many bytes together.
+    /// [`BudgetReservation::work`] for several texts that take `bytes` bytes together.
     ///
     /// # Errors
     /// [`Error::NoRoom`] if there was none for as long as a request waits.
@@ -378,7 +378,7 @@ impl BudgetReservation {
         move || (work(), self)
     }
 
-    /// Reserves so many bytes of work, or as much as the largest request may take, until `until`.
+    /// Reserves `bytes` bytes of work, or as much as the largest request may take, until `until`.
     async fn work_by(&mut self, bytes: usize, until: Instant) -> Result<(), Error> {
         assert_eq!(self.work, 0, "a request that waits for work must not hold work that others wait for");
         let capacity = self.budget.work.capacity;

@@ -2,7 +2,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// Keys that are full again are looked for so many at a time, at each request.
+/// Number of keys that each request looks at for those whose allowance is full again.
 const FORGOTTEN_AT_ONCE: usize = 2;
 
 /// The rest of the allowance of each key that asked lately. A key that is not there has all of its allowance.

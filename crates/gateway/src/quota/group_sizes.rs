@@ -170,7 +170,7 @@ impl GroupSizeLimits {
 }
 
 impl DocumentTotals {
-    /// A document of so many bytes.
+    /// A document of `bytes` bytes.
     pub const fn document(bytes: usize) -> Self {
         DocumentTotals { documents: 1, bytes: bytes as u64 }
     }

@@ -83,7 +83,7 @@ pub(crate) fn find_in_wide_table(ids: &[u32], table: &[u64], found: &mut Vec<u32
 fn find_bits<T: Copy>(ids: &[T], bit: impl Fn(T) -> u64 + Copy, found: &mut Vec<u32>) {
     /// Numbers that are searched one way.
     const PIECE: usize = 1 << 12;
-    /// With more than one of so many found, a branch for eight numbers cannot be predicted.
+    /// With more than one of this number found, a branch for eight numbers cannot be predicted.
     const MANY: usize = 12;
     let mut is_dense = false;
     for (number, piece) in ids.chunks(PIECE).enumerate() {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::Error;
 
-/// Default of the shortest field: shorter ones count as if they had so many words.
+/// Default of the minimum length of a field, in words: shorter ones count as if they had it.
 const LENGTH_MIN: f64 = 6.0;
 
 /// The fields of a native feature: those named, or all fields of the kind.
@@ -82,7 +82,7 @@ struct MatchField {
     max: f64,
     /// Replaces the length of each document's field.
     length: Option<f64>,
-    /// Shorter fields count as if they had so many words.
+    /// Minimum length of a field, in words: shorter ones count as if they had it.
     length_min: f64,
 }
 

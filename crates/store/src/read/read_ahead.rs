@@ -35,8 +35,7 @@ struct ColumnAhead {
 }
 
 impl ColumnsAhead {
-    /// A column of a chunk with so many documents, read together with that of later chunks, about as many as
-    /// the pass takes.
+    /// A column of a chunk, read together with that of later chunks, about as many as the pass takes.
     pub fn column(
         &mut self,
         (segment, section, chunk): (&SegmentFile, usize, u32),

@@ -24,7 +24,7 @@ impl VisitSlice {
     /// The only slice of one: all documents.
     pub const WHOLE: VisitSlice = VisitSlice { number: 0, count: 1 };
 
-    /// Slice `number`, from 0 on, of `count`; `None` if there are not so many.
+    /// Slice `number`, from 0 on, of `count`; `None` if it is none of them.
     pub const fn new(number: u32, count: u32) -> Option<Self> {
         if number < count { Some(VisitSlice { number, count }) } else { None }
     }

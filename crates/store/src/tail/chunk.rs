@@ -88,7 +88,7 @@ impl TailChunk {
     }
 }
 
-/// Bytes in memory that chunks of rows with so many bytes take.
+/// Bytes in memory that the chunks of `rows` bytes of rows take.
 pub(crate) fn memory_of(rows: u64) -> u64 {
     rows * MEMORY_FACTOR
 }

@@ -44,7 +44,7 @@ pub(super) fn fan_in(shared: &StoreContext) -> usize {
     if shared.is_behind() { FAN_IN_BEHIND } else { FAN_IN }
 }
 
-/// Chooses the segments of a bucket to merge, by index in the list, where so many of similar size are merged
+/// Chooses the segments of a bucket to merge, by index in the list, where `fan_in` of similar size are merged
 /// together; empty: none.
 pub(crate) fn choose(segments: &[SegmentRecord], last_mark: u64, fan_in: usize) -> Vec<usize> {
     let mut by_size: Vec<usize> = (0..segments.len()).collect();

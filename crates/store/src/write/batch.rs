@@ -36,7 +36,7 @@ impl WritesInFlight {
         WritesInFlight { shared: Arc::clone(shared), writes, bytes }
     }
 
-    /// Counts all but so many writes with these bytes out.
+    /// Counts writes out, all but `writes` with `bytes` bytes.
     fn keep(&mut self, writes: usize, bytes: usize) {
         self.shared.counters.writes_in_flight.fetch_sub(self.writes - writes, Ordering::Relaxed);
         self.shared.counters.bytes_in_flight.fetch_sub(self.bytes - bytes, Ordering::Relaxed);

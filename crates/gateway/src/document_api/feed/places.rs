@@ -50,12 +50,12 @@ pub(crate) struct StreamUse {
 }
 
 impl StreamUse {
-    /// A stream of `/feed/v1`, which has a thread of its own, and may take so many bytes.
+    /// A stream of `/feed/v1`, which has a thread of its own, and may take `bytes` bytes.
     pub(crate) const fn of_feed(bytes: usize) -> Self {
         StreamUse { streams: 1, threads: 1, bytes }
     }
 
-    /// A stream of `_bulk/stream`, which may take so many bytes.
+    /// A stream of `_bulk/stream`, which may take `bytes` bytes.
     pub(crate) const fn of_bulks(bytes: usize) -> Self {
         StreamUse { streams: 1, threads: 0, bytes }
     }

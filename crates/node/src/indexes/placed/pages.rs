@@ -203,7 +203,7 @@ pub(super) fn slice_range(slice: BucketId) -> SliceRange {
     SliceRange { low: range.first.high().to_be_bytes().to_vec(), high }
 }
 
-/// The slice of a number, of so many.
+/// Slice number `slice` of `slices`, a power of two.
 pub(super) fn slice_bucket(slice: u8, slices: usize) -> BucketId {
     BucketId::new(slices.trailing_zeros() as u8, u64::from(slice))
 }
