@@ -8,13 +8,13 @@ use crate::catalog::{CatalogEntries, NamedKind, now_ms};
 use crate::cluster_admin::documents_of;
 use crate::cluster_health::{ClusterStatus, KnownNodes};
 use crate::dates::DateText;
-use crate::few::sort_few;
 use crate::fields::names_of;
 use crate::index_admin::shards_of;
 use crate::names::{self, NameOptions, matches_alias};
 use crate::patterns::glob;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent};
 use crate::service::ElasticService;
+use crate::small_sort::sort_few;
 
 /// Paths of the tables, as `_cat` lists them.
 const PATHS: [&str; 12] = [

@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::dates::DateText;
-use crate::few::sort_few;
 use crate::fields::{all_at, names_of};
 use crate::ignored::ignored;
 use crate::mapping::{field_at, type_of};
 use crate::patterns::glob;
 use crate::request::ElasticParameters;
 use crate::search::SearchHit;
+use crate::small_sort::sort_few;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
 use crate::source::SourceFilter;

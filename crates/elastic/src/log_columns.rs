@@ -8,8 +8,8 @@
 //! is. So a condition on the members of a row has the answer that the whole document has, whatever their
 //! shape.
 
+mod builder;
 mod classes;
-mod made;
 mod rows;
 
 use std::borrow::Cow;
@@ -20,8 +20,8 @@ use millrace_column::ChunkIdentity;
 use quick_cache::Weighter;
 use serde_json::{Map, Value};
 
+pub(crate) use self::builder::ColumnBuilder;
 pub(crate) use self::classes::{RowDimension, RowTally};
-pub(crate) use self::made::ColumnBuilder;
 pub(crate) use self::rows::RowSet;
 use crate::Error;
 use crate::partitions::TimeSpan;

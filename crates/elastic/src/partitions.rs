@@ -21,9 +21,9 @@ pub(crate) use self::arriving::{ArrivingHold, ArrivingIds, GivenIds};
 pub(crate) use self::changes::{SlotNodes, are_of, begin_drops, begin_write, complete_drops, expire, load};
 use crate::Error;
 use crate::catalog::{OpenIndex, PARTITION_PREFIX, random_text};
-use crate::few::sort_few;
 use crate::log_settings::{PartitionLimits, RoutingSlots, ShardSet};
 use crate::service::ElasticService;
+use crate::small_sort::sort_few;
 use crate::storage::{self, PartitionPlace, StorageGroup, StoredSource};
 
 /// Partitions that there may be, of all indexes. From then on those that take writes grow on.

@@ -5,12 +5,12 @@ use std::cell::Cell;
 use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::few::sort_few;
 use crate::hit_form::tie;
 use crate::hit_scan::searched;
 use crate::query::{self, SearchQuery};
 use crate::query_scope::ParseScope;
 use crate::search::SearchHit;
+use crate::small_sort::sort_few;
 
 /// Hits that are scored again where none are named.
 const WINDOW: usize = 10;

@@ -8,7 +8,6 @@ pub(crate) use self::checks::{check_beside, checked};
 use self::checks::{check_time_field, check_unused, put_composed};
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, StreamEntry};
-use crate::few::sort_few;
 use crate::fields::names_of;
 use crate::kept_hits::take_answer;
 use crate::lifecycle::StreamLifecycle;
@@ -16,6 +15,7 @@ use crate::names::check_index_name;
 use crate::patterns::glob;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::service::ElasticService;
+use crate::small_sort::sort_few;
 use crate::{index_admin, index_settings, log_settings};
 
 /// Parts of indexes that the templates for a name give, those that count less first.

@@ -30,7 +30,7 @@ pub mod pace;
 mod ports;
 mod real;
 mod thread;
-mod whole;
+mod whole_files;
 mod writeback;
 mod zstd;
 
@@ -48,5 +48,5 @@ pub use observed::{DiskObserver, DiskOperation, ObservedDisk};
 pub use ports::free_port;
 pub use real::RealDisk;
 pub use thread::ThreadClass;
-pub use whole::{read_file, replace_file, sync_name};
+pub use whole_files::{read_file, replace_file, sync_name};
 pub use zstd::{ZSTD_BYTES, ZstdReader};

@@ -17,7 +17,7 @@
 //! is forwarded.
 
 mod allowances;
-mod fed;
+mod fed_bytes;
 mod group_sizes;
 
 use std::collections::{BTreeMap, HashMap};
@@ -34,12 +34,12 @@ use millrace_store::ViewScope;
 use parking_lot::Mutex;
 
 use self::allowances::TokenBuckets;
-use self::fed::FedByteLimits;
+use self::fed_bytes::FedByteLimits;
 use self::group_sizes::GroupSizeLimits;
 use crate::Settings;
 use crate::access_log::ConnectionPeer;
 
-pub(crate) use self::fed::{FedBytes, FedBytesCounted};
+pub(crate) use self::fed_bytes::{FedBytes, FedBytesCounted};
 pub(crate) use self::group_sizes::{DocumentTotals, UncommittedSize};
 
 /// Maximum number of stored keys of one kind.

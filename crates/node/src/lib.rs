@@ -23,7 +23,7 @@ pub mod metrics;
 pub mod models;
 mod node;
 pub mod pool;
-mod recent;
+mod recent_latencies;
 pub mod reindexing;
 pub mod search;
 mod settings;

@@ -23,7 +23,7 @@ pub(crate) use self::process::share_of_memory;
 use self::responses::ResponseCounters;
 pub use self::responses::{ApiKind, without_person};
 use self::window::TotalsWindow;
-use crate::recent::RecentLatencies;
+use crate::recent_latencies::RecentLatencies;
 
 /// The counters of a node.
 pub struct NodeMetrics {

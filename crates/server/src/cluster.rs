@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 use crate::cluster_figures::figures;
 use crate::error::Error;
-use crate::standing;
+use crate::supervision;
 
 /// Settings of a node's part in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -281,7 +281,7 @@ fn start_tasks(
 ) -> Vec<JoinHandle<()>> {
     let trust = port.trust.clone();
     let of_content = take_part(Arc::clone(node), membership.clone(), Arc::clone(part), port, cap);
-    let of_health = standing::watch(Arc::clone(node), membership.clone(), Arc::clone(part));
+    let of_health = supervision::watch(Arc::clone(node), membership.clone(), Arc::clone(part));
     let of_indexes = declare_indexes(Arc::clone(node), membership.clone());
     let of_packages = follow_packages(Arc::clone(node), membership.clone(), Arc::clone(part));
     let mut tasks = vec![

@@ -10,7 +10,7 @@ mod file_limit;
 mod free_memory;
 mod serve;
 mod settings;
-mod standing;
+mod supervision;
 
 use std::process::ExitCode;
 

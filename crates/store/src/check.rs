@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millrace_env::{Disk, RealDisk};
 use millrace_segment::{SegmentCache, SegmentFile};
 
-use crate::shared::{segment_path, tail_path};
+use crate::context::{segment_path, tail_path};
 use crate::state::manifest::Manifest;
 use crate::state::open::DirectoryLock;
 use crate::tail::{FjallTails, LogCut, TailFactory};

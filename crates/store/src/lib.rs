@@ -32,13 +32,13 @@
 //! conversion of text to words, nor nodes. `docs/format.md` describes the files.
 
 mod check;
+mod context;
 mod erasure;
 mod error;
 mod health;
 mod options;
 mod read;
 mod replica;
-mod shared;
 mod snapshot;
 mod state;
 mod status;

@@ -16,11 +16,11 @@ use millrace_document::{
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::context::StoreContext;
 use crate::read::get;
 use crate::read::pieces::RowOrder;
 use crate::read::reading::StoreSnapshot;
 use crate::replica::counts::{BucketCounting, RemovalSpan, ReplicaCounts};
-use crate::shared::StoreContext;
 use crate::state::marks::MarkScope;
 use crate::state::{StoreState, StoredBucket, is_of_divided, is_part, locations};
 use crate::tail::RowKey;

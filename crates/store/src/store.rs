@@ -11,9 +11,9 @@ use millrace_env::{LatencyHistogram, ThreadClass};
 use millrace_segment::{SegmentCache, SegmentFormat};
 use parking_lot::Mutex;
 
+use crate::context::{RequestSize, StoreContext};
 use crate::read::column_sizes::StoredColumn;
 use crate::read::{by_id, column_sizes, get, groups, sweep, view};
-use crate::shared::{RequestSize, StoreContext};
 use crate::state::is_of_divided;
 use crate::state::locations;
 use crate::state::marks::{MarkScope, MarkTime};

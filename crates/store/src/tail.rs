@@ -7,11 +7,11 @@
 //!
 //! [`TailRows`] is the seam to the store that is embedded; nothing outside this folder names it.
 
-mod beside;
 pub(crate) mod chunk;
 mod filter;
 mod fjall;
 pub(crate) mod journal;
+mod keyspace_files;
 mod log_file;
 mod row;
 

@@ -23,7 +23,7 @@ const OWNED_CALLS: [OwnedCall; 8] = [
         texts: &["Instant::now()", "Instant::now)"],
         rooms: &[
             "env/",
-            "store/src/shared.rs",
+            "store/src/context.rs",
             "store/src/upkeep/column_preparer.rs",
             "store/src/upkeep/maintenance.rs",
             "store/src/upkeep/sealing.rs",
@@ -59,7 +59,7 @@ const OWNED_CALLS: [OwnedCall; 8] = [
             "schema/src/package",
             "schema/src/application.rs",
             "store/src/check.rs",
-            "store/src/shared.rs",
+            "store/src/context.rs",
             "store/src/snapshot",
             "store/src/state/",
             "store/src/tail/",

@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 
 use super::{BucketAggregation, BucketContent, pipelines};
 use crate::Error;
-use crate::few::sort_few;
 use crate::hit_scan::searched;
 use crate::query::SearchQuery;
 use crate::query_scope::parse_together;
 use crate::search::SearchHit;
+use crate::small_sort::sort_few;
 
 /// Filters of an adjacency matrix.
 const FILTERS_MAX: usize = 100;

@@ -8,9 +8,9 @@ use super::AskedAggregation;
 use super::metrics::figures;
 use super::values::FieldSource;
 use crate::Error;
-use crate::few::sort_few;
 use crate::query::text_of;
 use crate::scan_limit::duration_of;
+use crate::small_sort::sort_few;
 
 /// Place of a pipeline beside the buckets that it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

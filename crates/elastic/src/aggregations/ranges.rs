@@ -11,9 +11,9 @@ use crate::Error;
 use crate::catalog::now_ms;
 use crate::dates::{DateReading, DateText};
 use crate::evaluation::number_of;
-use crate::few::sort_few;
 use crate::query::text_of;
 use crate::search::SearchHit;
+use crate::small_sort::sort_few;
 
 /// A range of values; its upper end does not belong to it.
 struct ValueRange {

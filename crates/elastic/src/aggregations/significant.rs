@@ -9,12 +9,12 @@ use super::terms::WantedTerms;
 use super::values::{AggregatedValue, FieldSource, ValueForm};
 use super::{BucketAggregation, BucketContent};
 use crate::Error;
-use crate::few::sort_few;
 use crate::fields::all_at;
 use crate::hit_scan::searched;
 use crate::mapping::searched_at;
 use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
+use crate::small_sort::sort_few;
 use crate::text_division::TextDivision;
 
 /// Source of the values.

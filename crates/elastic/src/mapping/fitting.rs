@@ -9,7 +9,7 @@ use super::checks::limit_of;
 use super::dynamic::DynamicRules;
 use super::{DEPTH_MAX, check_value, count_fields, is_flag, type_of};
 use crate::Error;
-use crate::few::sort_few;
+use crate::small_sort::sort_few;
 use crate::unread::{has_unread, unread_text};
 
 /// Checks a document against a mapping, and adds its new fields to it. True if there are any. After an error

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use millrace_env::{Disk as _, RealDisk};
 use millrace_segment::SegmentCache;
 
+use crate::context::{StoreContext, segment_path, tail_path};
 use crate::read::columns::EmptyLayout;
 use crate::read::group_sources::GroupSources;
 use crate::read::masks::GroupOfBucket;
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, GroupPosition, StoreSnapshot};
-use crate::shared::{StoreContext, segment_path, tail_path};
 use crate::state::StoredBucket;
 use crate::state::manifest::Manifest;
 use crate::state::open::open;

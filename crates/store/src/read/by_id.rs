@@ -10,12 +10,12 @@ use millrace_document::{DocumentId, ReversedLocation};
 use millrace_env::filter::KeyHash;
 
 use crate::Error;
+use crate::context::StoreContext;
 use crate::read::group_sources::{COMPARED_PER_LOOKUP, GroupSources, rows_of_document};
 use crate::read::masks::{GroupOfBucket, SegmentChunks, has_all, keep_rows, lacks_keys};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, StoreSnapshot, once_each};
 use crate::read::view::StoreView;
-use crate::shared::StoreContext;
 use crate::state::StoredBucket;
 use crate::tail::{RowKey, TailVersion};
 

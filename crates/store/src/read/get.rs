@@ -3,9 +3,9 @@ use millrace_column::ColumnForm;
 use millrace_document::{Document, DocumentId, DocumentVersion, Timestamp};
 
 use crate::Error;
+use crate::context::StoreContext;
 use crate::read::columns::{self, ValueColumn};
 use crate::read::lookup::{NewestVersion, SegmentVersion, newest_versions};
-use crate::shared::StoreContext;
 
 /// Returns the newest version of a document, unless it is a removal or was dropped.
 pub(crate) fn get(shared: &StoreContext, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {

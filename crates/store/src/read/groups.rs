@@ -8,10 +8,10 @@ use millrace_bucket::{BucketId, group_prefix};
 use millrace_column::{Column, ColumnKey};
 use millrace_document::{DocumentGroup, Timestamp};
 
+use crate::context::StoreContext;
 use crate::read::masks::{GroupOfBucket, is_set};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, ChunkSource, GroupPosition, StoreSnapshot};
-use crate::shared::StoreContext;
 use crate::state::StoredBucket;
 use crate::tail::RowKey;
 use crate::{Error, ViewScope};

@@ -16,10 +16,10 @@ use millrace_column::{BytesColumn, Column, ColumnKey, FixedColumn};
 use millrace_document::{DocumentGroup, ReversedLocation};
 use millrace_segment::{ChunkInfo, SegmentFile};
 
+use crate::context::StoreContext;
 use crate::read::group_sources::GroupSources;
 use crate::read::masks::{self, GroupMasks, GroupOfBucket, Mask, SegmentChunks, has_all, lacks_keys, unite};
 use crate::read::pieces::RowOrder;
-use crate::shared::StoreContext;
 use crate::state::{StoreState, StoredBucket, is_of_divided};
 use crate::tail::chunk::TailChunk;
 use crate::tail::{RowKey, TailSnapshot, TailVersion};

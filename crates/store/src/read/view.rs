@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 use millrace_column::{ChunkIdentity, Column, ColumnKey, ExecutionPaths, ReadError, View, ViewChunk};
 use millrace_segment::SegmentFile;
 
+use crate::context::StoreContext;
 use crate::read::layout_conversion::{NeighbourChunks, TargetLayout};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, ChunkSource, GroupPosition, StoreSnapshot};
-use crate::shared::StoreContext;
 use crate::{Error, ViewScope};
 
 /// View of the store for search: chunks of segments and of the tail side by side.

@@ -14,6 +14,7 @@ use millrace_bucket::{BucketId, DocumentSortKey, LocationRange, reversed_locatio
 use millrace_column::{BytesColumn, FixedColumn};
 use millrace_document::{DocumentGroup, DocumentId, ReversedLocation};
 
+use crate::context::StoreContext;
 use crate::read::masks::{GroupOfBucket, is_set, lacks_keys};
 use crate::read::pieces::RowOrder;
 use crate::read::position::StorePosition;
@@ -21,7 +22,6 @@ use crate::read::read_ahead::ColumnsAhead;
 use crate::read::reading::{ChunkPart, ChunkSource, GroupPosition, StoreSnapshot};
 use crate::read::rows::{RowReader, VisitedRow};
 use crate::read::windows::{end_of, is_of_one_source, rows_of_window, sort_key_at, window_end};
-use crate::shared::StoreContext;
 use crate::state::{StoredBucket, is_of_divided};
 use crate::{Error, StoreVisit, ViewScope, VisitEnd, VisitPage};
 

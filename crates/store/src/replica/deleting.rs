@@ -9,7 +9,7 @@ use millrace_document::Timestamp;
 use millrace_segment::may_have_documents;
 
 use super::{counting, info, is_in_tail, isolated, parts, seal_buckets};
-use crate::shared::StoreContext;
+use crate::context::StoreContext;
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
 use crate::upkeep::sealing::TailSealer;
 use crate::upkeep::shares::FileShares;

@@ -7,8 +7,8 @@ use millrace_bucket::BucketId;
 use millrace_document::{DocumentId, Timestamp};
 
 use super::{has, parts};
+use crate::context::StoreContext;
 use crate::read::visiting::visit;
-use crate::shared::StoreContext;
 use crate::state::{StoreState, locations};
 use crate::tail::RowKey;
 use crate::{Error, Store, StoreVisit, ViewScope, VisitSlice, VisitedVersion};

@@ -20,7 +20,7 @@ use millrace_document::Timestamp;
 use millrace_env::Disk;
 
 use super::{DESCRIPTION, FORMAT, SnapshotDescription, SnapshotName, checksum, path_of};
-use crate::shared::StoreContext;
+use crate::context::StoreContext;
 use crate::state::StoreState;
 use crate::state::erasures;
 use crate::state::manifest::Manifest;

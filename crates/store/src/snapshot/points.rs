@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::logs::{self, KeptLog};
 use super::replaying::logs_are_gone;
 use super::{SnapshotDescription, SnapshotReader, StoredSnapshot};
-use crate::shared::StoreContext;
+use crate::context::StoreContext;
 use crate::state::StoreState;
 use crate::state::manifest::Manifest;
 use crate::state::marks::{DropMark, MarkScope};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use millrace_document::DocumentGroup;
 use millrace_env::{Disk as _, RealDisk};
 
-use crate::shared::segment_path;
+use crate::context::segment_path;
 use crate::state::locations;
 use crate::state::manifest::Manifest;
 use crate::{Error, Store, StoreLayout, StoreOptions, StoreVisit, ViewScope, VisitPage};

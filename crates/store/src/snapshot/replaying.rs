@@ -7,7 +7,7 @@ use millrace_document::Timestamp;
 use millrace_env::{Disk as _, RealDisk};
 
 use super::logs;
-use crate::shared::tail_path;
+use crate::context::tail_path;
 use crate::state::manifest::Manifest;
 use crate::state::marks::DropMark;
 use crate::tail::{

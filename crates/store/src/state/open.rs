@@ -11,7 +11,7 @@ use millrace_document::Timestamp;
 use millrace_env::{Disk, RealDisk};
 use millrace_segment::SegmentCache;
 
-use crate::shared::{open_segment, segment_path, sync_generation, tail_path};
+use crate::context::{open_segment, segment_path, sync_generation, tail_path};
 use crate::snapshot::{self, logs};
 use crate::state::erasures::ErasureLedger;
 use crate::state::manifest::Manifest;

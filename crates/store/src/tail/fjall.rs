@@ -17,8 +17,8 @@ use millrace_env::{error_causes, pace};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::SeekFrom;
 
-use super::beside::remake_beside;
 use super::journal::{BatchMeasure, LINK_KEY, LogEnd, LogSalt};
+use super::keyspace_files::remake_beside;
 use super::log_file::{LOG_NAME, LogContent, LogCut, TailLogFile};
 use super::{
     AppendError, NewRow, RowDurability, RowKey, SharedRowVisitor, TailFactory, TailFilter, TailRow, TailRows,

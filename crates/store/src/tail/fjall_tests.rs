@@ -1,5 +1,5 @@
 use super::*;
-use crate::tail::beside::directories_of;
+use crate::tail::keyspace_files::directories_of;
 use crate::tail::{KeyValue, LogEntry};
 
 fn row(number: u64, length: usize) -> KeyValue {

@@ -20,10 +20,10 @@ use millrace_env::pace;
 use parking_lot::Mutex;
 
 use crate::Error;
+use crate::context::StoreContext;
 use crate::read::columns::compression;
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkSource, StoreSnapshot};
-use crate::shared::StoreContext;
 use crate::tail::chunk::memory_of;
 use crate::tail::{NewRow, RowKey};
 

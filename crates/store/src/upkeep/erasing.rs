@@ -25,7 +25,7 @@ use millrace_segment::SegmentFile;
 use parking_lot::Mutex;
 
 use crate::Error;
-use crate::shared::StoreContext;
+use crate::context::StoreContext;
 use crate::snapshot::logs;
 use crate::state::erasures::ErasureRecord;
 use crate::state::{StoreState, StoredBucket};

@@ -14,7 +14,7 @@ use millrace_document::DocumentGroup;
 use millrace_segment::SegmentFile;
 use parking_lot::Mutex;
 
-use crate::shared::StoreContext;
+use crate::context::StoreContext;
 use crate::state::marks::{DropMark, DropMarks, MarkScope};
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
 use crate::upkeep::backoff::BucketBackoff;

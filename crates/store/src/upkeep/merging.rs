@@ -14,8 +14,8 @@ use millrace_document::ReversedLocation;
 use millrace_env::pace;
 use millrace_segment::{MergeInput, MergePolicy, SegmentFile, SegmentFormat};
 
+use crate::context::StoreContext;
 use crate::read::columns;
-use crate::shared::StoreContext;
 use crate::state::manifest::SegmentRecord;
 use crate::state::marks::{DropMark, DropMarks};
 use crate::state::{BucketSegment, StoreState, StoredBucket};

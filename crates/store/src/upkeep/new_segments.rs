@@ -4,7 +4,7 @@ use millrace_segment::SegmentWriter;
 use parking_lot::Mutex;
 
 use crate::Error;
-use crate::shared::StoreContext;
+use crate::context::StoreContext;
 use crate::state::manifest::{RenameDurability, SegmentRecord};
 use crate::state::{BucketSegment, StoreState};
 

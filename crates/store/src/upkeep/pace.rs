@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use millrace_env::pace::Rest;
 
-use crate::shared::StoreContext;
+use crate::context::StoreContext;
 use crate::upkeep::merging::fan_in;
 use crate::write::backlog::BATCH_LIMIT;
 
@@ -100,8 +100,8 @@ fn merging_share(segments: usize, fan_in: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::RequestSize;
     use crate::read::columns::EmptyLayout;
-    use crate::shared::RequestSize;
     use crate::{Store, StoreOptions};
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::Error;
-use crate::shared::{StoreContext, sync_generation, tail_path};
+use crate::context::{StoreContext, sync_generation, tail_path};
 use crate::state::TailGeneration;
 use crate::state::manifest::RenameDurability;
 

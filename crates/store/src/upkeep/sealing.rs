@@ -21,9 +21,9 @@ use millrace_env::{ThreadClass, pace};
 use millrace_segment::{ChunkInfo, EncodedChunk, NewChunk, NewColumn, SectionEncoding, SegmentWriter};
 use parking_lot::{Condvar, Mutex};
 
+use crate::context::StoreContext;
 use crate::read::columns;
 use crate::read::tail_rows::is_same_document;
-use crate::shared::StoreContext;
 use crate::snapshot::logs;
 use crate::state::marks::DropMarks;
 use crate::state::{BucketSegment, StoredBucket, TailGeneration, is_of_divided};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::shared::StoreContext;
+use crate::context::StoreContext;
 use crate::{CommittedWrite, DocumentWrite, Error};
 
 /// A batch that was refused. Nothing of it was written, so that it can be sent again as it is.

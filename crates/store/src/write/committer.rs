@@ -33,7 +33,7 @@ use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_env::run_or_exit;
 
 pub(crate) use self::modifying::MODIFIERS;
-use crate::shared::{RequestSize, StoreContext};
+use crate::context::{RequestSize, StoreContext};
 use crate::state::{StoreState, TailGeneration};
 use crate::tail::{AppendError, NewRow, RowDurability, RowKey, encode_put, encode_removed, row_key};
 use crate::upkeep::column_preparer::FreshGroups;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::Error;
-use crate::shared::StoreContext;
+use crate::context::StoreContext;
 use crate::state::TailGeneration;
 use crate::tail::AppendError;
 

@@ -9,8 +9,8 @@ use millrace_segment::{MergeInput, SegmentCut, SegmentFile, SegmentWriter};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::ParcelBucket;
+use crate::context::StoreContext;
 use crate::replica::{parts, seal_buckets};
-use crate::shared::StoreContext;
 use crate::state::manifest::SegmentRecord;
 use crate::upkeep::merging::{StoreMergePolicy, last_mark};
 use crate::upkeep::pace::{of_merging, of_sealing};

@@ -11,8 +11,8 @@ use millrace_env::AppendFile;
 use millrace_segment::{FileChecksums, SegmentFile};
 
 use super::ParcelBucket;
+use crate::context::StoreContext;
 use crate::replica::isolated;
-use crate::shared::StoreContext;
 use crate::state::manifest::{RenameDurability, SegmentRecord};
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
 use crate::upkeep::shares::FileShares;
