@@ -65,8 +65,7 @@ pub(crate) struct AcceptedWrite {
     work: CommitterWork,
     durability: WriteDurability,
     reply: WriterReply,
-    /// True if it is queued with the other writes of its batch, unless it has to wait in its lane.
-    is_batched: bool,
+    kind: LaneKind,
 }
 
 enum CommitterWork {
@@ -118,8 +117,14 @@ impl EncodedWrite {
         self.key.as_bytes().len() + value
     }
 
-    fn accepted(self, durability: WriteDurability, is_batched: bool, reply: WriterReply) -> AcceptedWrite {
-        AcceptedWrite { key: self.key, work: self.work, durability, reply, is_batched }
+    /// The write, admitted. `of_row`: its kind if it is blind.
+    fn accepted(self, durability: WriteDurability, of_row: LaneKind, reply: WriterReply) -> AcceptedWrite {
+        let EncodedWrite { key, work } = self;
+        let kind = match work {
+            CommitterWork::Modify(..) => LaneKind::Modification,
+            CommitterWork::Row(_) => of_row,
+        };
+        AcceptedWrite { key, work, durability, reply, kind }
     }
 }
 
@@ -143,11 +148,7 @@ impl LaneWrite for AcceptedWrite {
     }
 
     fn kind(&self) -> LaneKind {
-        match &self.work {
-            CommitterWork::Modify(..) => LaneKind::Modification,
-            CommitterWork::Row(_) if self.is_batched => LaneKind::Batched,
-            CommitterWork::Row(_) => LaneKind::Single,
-        }
+        self.kind
     }
 }
 
@@ -165,7 +166,7 @@ impl PendingWrites {
     pub fn accept(&self, write: DocumentWrite, done: CommitCallback) {
         let encoded = EncodedWrite::new(write);
         let reply = WriterReply::single(&self.shared, RequestSize::Small, encoded.bytes(), done);
-        let accepted = encoded.accepted(WriteDurability::Synced, false, reply);
+        let accepted = encoded.accepted(WriteDurability::Synced, LaneKind::Single, reply);
         if let Err(error) = check_key(&accepted.key).and_then(|()| self.check(accepted.removes(), LIMIT)) {
             return accepted.reply.send(Err(error));
         }
@@ -188,7 +189,10 @@ impl PendingWrites {
     ) -> Result<Duration, RefusedBatch> {
         let removes = writes.iter().all(|write| matches!(write.change, StoreChange::Remove));
         let is_batched = writes.len() > 1;
-        let limit = if is_batched { BATCH_LIMIT } else { LIMIT };
+        let (limit, kind) = match is_batched {
+            true => (BATCH_LIMIT, LaneKind::Batched),
+            false => (LIMIT, LaneKind::Single),
+        };
         if let Err(error) = self.check(removes, limit) {
             return Err(RefusedBatch { error, writes });
         }
@@ -204,7 +208,7 @@ impl PendingWrites {
         let mut bytes = 0;
         for (index, encoded) in encoded.into_iter().enumerate() {
             let reply = WriterReply::batched(&outcomes, index, encoded.bytes(), began);
-            let accepted = encoded.accepted(durability, is_batched, reply);
+            let accepted = encoded.accepted(durability, kind, reply);
             if let Err(error) = check_key(&accepted.key) {
                 accepted.reply.send(Err(error));
                 continue;
