@@ -58,7 +58,8 @@ impl CoveringEntries {
         search: &PreparedSearch,
         application: &CompiledApplication,
         scope: &ViewScope,
-        (store, within): (&Store, Option<&[BucketId]>),
+        store: &Store,
+        within: Option<&[BucketId]>,
     ) -> Option<Arc<dyn View>> {
         // Those of an earlier definition can have values of other types.
         let is_present = application.indexes().iter().any(|present| present.is_same(&self.definition));

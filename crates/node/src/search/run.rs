@@ -312,9 +312,9 @@ impl PreparedQuery {
                 return Ok((view(&NarrowedPart::Scope(scope.clone()))?, None));
             };
             let NarrowedScope { parts, mut index_use, ordered, entries } = narrowed;
-            let place = (node.store(), within);
+            let application = &self.request.deployment;
             let covered = entries
-                .and_then(|entries| entries.view(search, &self.request.deployment, &self.scope, place));
+                .and_then(|entries| entries.view(search, application, &self.scope, node.store(), within));
             if covered.is_some() {
                 index_use.reading = CandidateReading::FromEntries;
             }

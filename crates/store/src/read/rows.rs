@@ -184,7 +184,8 @@ impl<'a> RowReader<'a> {
         reading: &'a StoreSnapshot<'a>,
         visit: &'a StoreVisit,
         document_type: &'a str,
-        (group, parts): (&'a DocumentGroup, &'a [ChunkPart]),
+        group: &'a DocumentGroup,
+        parts: &'a [ChunkPart],
         ahead: Option<&'a RefCell<ColumnsAhead>>,
     ) -> Self {
         let columns = parts.iter().map(|_| PartColumns::default()).collect();

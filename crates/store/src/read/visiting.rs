@@ -388,7 +388,7 @@ impl TypeWalk<'_, '_> {
             let left = if visit.from.0 == 0 { visit.wanted.saturating_sub(self.page.taken) } else { 1 };
             ahead.borrow_mut().left = left as u64;
         }
-        let mut reader = RowReader::new(reading, visit, self.document_type, (group, parts), ahead);
+        let mut reader = RowReader::new(reading, visit, self.document_type, group, parts, ahead);
         if !numbers.windows(2).all(|pair| precedes(&parts[pair[0]], &parts[pair[1]])) {
             return self.rows_of_parts(&numbers, locations, reader);
         }
@@ -419,7 +419,7 @@ impl TypeWalk<'_, '_> {
                 continue;
             }
             let id = part.document_id(&ids, row)?;
-            if let ControlFlow::Break(()) = self.take(reader, id, (number, row), timestamp)? {
+            if let ControlFlow::Break(()) = self.take(reader, id, number, row, timestamp)? {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -471,7 +471,7 @@ impl TypeWalk<'_, '_> {
             let part = &mut merged[index];
             let Some((row, timestamp)) = part.head.take() else { continue };
             let id = part.part.document_id(&part.ids, row)?;
-            if let ControlFlow::Break(()) = self.take(&mut reader, id, (part.number, row), timestamp)? {
+            if let ControlFlow::Break(()) = self.take(&mut reader, id, part.number, row, timestamp)? {
                 return Ok(ControlFlow::Break(()));
             }
             match part.advance(visit, reader.group(), &mut self.page.passed)? {
@@ -487,7 +487,8 @@ impl TypeWalk<'_, '_> {
         &mut self,
         reader: &mut RowReader<'_>,
         id: &str,
-        (part, row): (usize, usize),
+        part: usize,
+        row: usize,
         timestamp: u64,
     ) -> Result<ControlFlow<()>, Error> {
         if self.page.taken >= self.page.visit.wanted {
