@@ -46,6 +46,7 @@ mod store;
 mod tail;
 mod times;
 mod tuning;
+mod upgrade;
 mod upkeep;
 mod write;
 
@@ -75,6 +76,7 @@ pub use store::Store;
 pub use tail::journal::fuzz as fuzz_log;
 pub use times::{DurationHistogram, WriteTimes};
 pub use tuning::StoreTuning;
+pub use upgrade::{UpgradeProgress, UpgradeReport, upgrade_segments};
 pub use write::backlog::WriterId;
 pub use write::batch::RefusedBatch;
 pub use write::follow::{CommitFollower, CommittedRow, DroppingScope};
