@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_document::Timestamp;
-use millrace_env::RealDisk;
+use millrace_env::Disk;
 use millrace_index::{BlockCache, Error as CopyError, IndexCopy, IndexOptions, SliceRange};
 use millrace_store::{Store, StoreVisit};
 use parking_lot::Mutex;
@@ -29,6 +29,17 @@ const PAGE_TIME: Duration = Duration::from_millis(200);
 /// Progress of reading, as a counter, that has read everything.
 const READ_WHOLE: f64 = 1e6;
 
+/// Pause of an index whose step has failed.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Place of the indexes of a node.
+pub(super) struct IndexPlace {
+    /// Directory of their directories.
+    pub root: PathBuf,
+    pub disk: Arc<dyn Disk>,
+    pub cache: Arc<BlockCache>,
+}
+
 /// An open index.
 pub(super) struct OpenedIndex {
     pub definition: Arc<IndexDefinition>,
@@ -41,7 +52,12 @@ pub(super) struct OpenedIndex {
     progress: AtomicU64,
     /// Time of the first page of the reading under way.
     began: Mutex<Option<Instant>>,
-    pub error: Mutex<Option<String>>,
+    /// True if one of its files is damaged, so that it is to be built again.
+    pub is_damaged: AtomicBool,
+    /// Error of its last step, and the time of it.
+    failed: Mutex<Option<(String, Instant)>>,
+    /// Error of the last writing of its files.
+    pub unwritten: Mutex<Option<String>>,
 }
 
 /// Position in the store.
@@ -68,18 +84,17 @@ impl OpenedIndex {
     /// are remembered is built again. `late`: rows from that time on may have come since it was written.
     pub fn open(
         definition: &Arc<IndexDefinition>,
-        root: &Path,
-        cache: &Arc<BlockCache>,
+        place: &IndexPlace,
         remembered: Timestamp,
         late: Option<Timestamp>,
     ) -> Result<Self, CopyError> {
-        let directory = OpenedIndex::directory(root, definition);
+        let directory = OpenedIndex::directory(&place.root, definition);
         let options = || IndexOptions {
             directory: directory.clone(),
             definition: definition.hash,
             slice: SliceRange::default(),
-            disk: Arc::new(RealDisk),
-            cache: Arc::clone(cache),
+            disk: Arc::clone(&place.disk),
+            cache: Arc::clone(&place.cache),
         };
         let opened = IndexCopy::open(options());
         let is_usable = |copy: &IndexCopy| copy.status().built && complete_from(copy, late) >= remembered;
@@ -108,7 +123,9 @@ impl OpenedIndex {
             ready: AtomicBool::new(false),
             progress: AtomicU64::new(0),
             began: Mutex::default(),
-            error: Mutex::new(None),
+            is_damaged: AtomicBool::new(false),
+            failed: Mutex::default(),
+            unwritten: Mutex::default(),
         })
     }
 
@@ -264,7 +281,18 @@ impl OpenedIndex {
 
     /// Notes the error of the last step, or that there was none.
     pub fn note(&self, error: Option<String>) {
-        *self.error.lock() = error;
+        *self.failed.lock() = error.map(|error| (error, Instant::now()));
+    }
+
+    /// True shortly after an error: others have their turns.
+    pub fn is_paused(&self) -> bool {
+        self.failed.lock().as_ref().is_some_and(|(_, at)| at.elapsed() < PAUSE)
+    }
+
+    /// Error of its last step, or of the last writing of its files.
+    pub fn error(&self) -> Option<String> {
+        let failed = self.failed.lock().as_ref().map(|(error, _)| error.clone());
+        failed.or_else(|| self.unwritten.lock().clone())
     }
 }
 
