@@ -1,5 +1,5 @@
-//! Which indexes are open: those that are wanted are opened, others are removed, and damaged ones are built
-//! again. What the disk refuses meanwhile stays to be done, and is tried again.
+//! Opening and removal of indexes: those that are wanted are opened, others are removed, and damaged ones are
+//! built again. What the disk refuses meanwhile stays to be done, and is tried again.
 
 use std::collections::BTreeSet;
 use std::io;
