@@ -258,9 +258,7 @@ impl IndexesInner {
 
     /// Notes that a file of an index is damaged, so that it is built again.
     pub fn note_damage(&self, error: &Error) {
-        let Error::Index(CopyError::Damaged { path, .. }) = error else { return };
-        for index in self.all().iter().filter(|index| path.starts_with(&index.directory)) {
-            index.is_damaged.store(true, Ordering::SeqCst);
+        for _ in self.all().iter().filter(|index| index.note_damage(error)) {
             self.feed.wake();
         }
     }

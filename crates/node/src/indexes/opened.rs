@@ -222,7 +222,8 @@ impl OpenedIndex {
         self.position().clone().filter(|position| position.wanted)
     }
 
-    /// Reads the next page of documents for indexes that read the same ones; `true` if there may be more.
+    /// Reads the next page of documents for indexes that read the same ones; `true` if there may be more. An
+    /// index that cannot take it in notes its error.
     pub fn read_page(together: &[Arc<OpenedIndex>], store: &Store) -> Result<bool, crate::Error> {
         let first = together.first().and_then(|first| Some((first, first.next_page()?)));
         let Some((first, position)) = first else { return Ok(false) };
@@ -256,10 +257,15 @@ impl OpenedIndex {
             Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         for (index, RowsToLoad { rows, .. }) in together.iter().zip(read) {
-            match is_build {
-                true => index.copy.load(&rows)?,
-                false => index.copy.replace(rows.changes().collect())?,
+            let loaded = match is_build {
+                true => index.copy.load(&rows),
+                false => index.copy.replace(rows.changes().collect()),
             };
+            if let Err(error) = loaded {
+                // It reads this page again, and the others go on.
+                index.fail(&error.into());
+                continue;
+            }
             index.progress.store((end.progress * READ_WHOLE) as u64, Ordering::Relaxed);
             let next = ReadPosition { continuation: end.continuation.clone(), ..position.clone() };
             *index.position() = end.continuation.is_some().then_some(next);
@@ -282,6 +288,26 @@ impl OpenedIndex {
     /// Notes the error of the last step, or that there was none.
     pub fn note(&self, error: Option<String>) {
         *self.failed.lock() = error.map(|error| (error, Instant::now()));
+    }
+
+    /// Notes the error of a step. If one of its files is damaged, it is built again.
+    pub fn fail(&self, error: &crate::Error) {
+        let name = self.definition.name();
+        tracing::error!(%error, index = name, "an index could not be kept up; it is tried again");
+        self.note(Some(error.to_string()));
+        self.note_damage(error);
+    }
+
+    /// Notes that one of its files is damaged, if an error says so. Returns true if it does.
+    pub fn note_damage(&self, error: &crate::Error) -> bool {
+        let is_own = matches!(
+            error,
+            crate::Error::Index(CopyError::Damaged { path, .. }) if path.starts_with(&self.directory)
+        );
+        if is_own {
+            self.is_damaged.store(true, Ordering::SeqCst);
+        }
+        is_own
     }
 
     /// True shortly after an error: others have their turns.

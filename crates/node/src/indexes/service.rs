@@ -305,11 +305,10 @@ impl IndexesInner {
 
     /// Notes the error of an index that could not take a change in: it reads again, and others go on.
     fn keep(&self, index: &OpenedIndex, taken: Result<(), Error>) {
-        let Err(error) = taken else { return };
-        tracing::error!(%error, index = index.definition.name(), "an index could not be kept up");
-        self.note_damage(&error);
-        index.read_again(self.feed.notes.late());
-        index.note(Some(error.to_string()));
+        if let Err(error) = taken {
+            index.read_again(self.feed.notes.late());
+            index.fail(&error);
+        }
     }
 
     fn take_in(
@@ -404,18 +403,19 @@ impl IndexesInner {
             self.note_damage(error);
         }
         let mut more = false;
-        for together in OpenedIndex::reading_together(self.all()) {
-            if together.iter().any(|index| index.is_paused()) {
-                continue;
+        let awake = self.all().into_iter().filter(|index| !index.is_paused()).collect();
+        for together in OpenedIndex::reading_together(awake) {
+            let mut able = Vec::with_capacity(together.len());
+            for index in together {
+                match self.prepare(&index) {
+                    Ok(()) => {
+                        index.note(mended.as_ref().err().map(ToString::to_string));
+                        able.push(index);
+                    }
+                    Err(error) => index.fail(&error),
+                }
             }
-            let stepped = self.step_of(&together);
-            if let Err(error) = &stepped {
-                tracing::error!(%error, "an index could not be kept up; it is tried again");
-                self.note_damage(error);
-            }
-            let failure = stepped.as_ref().err().or(mended.as_ref().err());
-            together.iter().for_each(|index| index.note(failure.map(ToString::to_string)));
-            more |= stepped.unwrap_or(false);
+            more |= self.read_for(&able);
             if self.feed.is_stopped() {
                 return Ok(false);
             }
@@ -425,23 +425,31 @@ impl IndexesInner {
         Ok(mended? || more)
     }
 
-    /// A step of indexes that read the same documents next.
-    fn step_of(&self, together: &[Arc<OpenedIndex>]) -> Result<bool, Error> {
-        // Before more is read: what a full disk refuses would pile up in memory.
-        together.iter().try_for_each(|index| self.flush_if_large(index))?;
-        for index in together.iter().filter(|index| index.looks_up_drops()) {
+    /// Does what comes before an index reads more.
+    fn prepare(&self, index: &OpenedIndex) -> Result<(), Error> {
+        // What a full disk refuses would pile up in memory.
+        self.flush_if_large(index)?;
+        if index.looks_up_drops() {
             self.look_up_drops(index)?;
             index.looked_up_drops();
         }
-        let more = {
+        Ok(())
+    }
+
+    /// Reads a page for indexes that read the same documents next; `true` if there is more.
+    fn read_for(&self, together: &[Arc<OpenedIndex>]) -> bool {
+        let read = {
             // A drop that is taken in between the reading and the taking of a page would miss its documents.
             let _one_at_a_time = self.taking.lock();
-            OpenedIndex::read_page(together, &self.store)?
+            OpenedIndex::read_page(together, &self.store)
         };
+        if let Err(error) = &read {
+            together.iter().for_each(|index| index.fail(error));
+        }
         for _ in together.iter().filter(|index| index.finish_reading()) {
             self.schedule.lock().want();
         }
-        Ok(more)
+        read.unwrap_or(false)
     }
 }
 
