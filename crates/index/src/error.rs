@@ -90,8 +90,8 @@ pub enum Error {
         /// The damaged part.
         what: &'static str,
     },
-    /// A copy does not fit on the disk.
-    #[error("{} has room for {free} bytes, and the rest of the copy has {needed}; make room", path.display())]
+    /// A copy, or a file of one, does not fit on the disk.
+    #[error("{} has room for {free} bytes, and {needed} are to be written; make room, and it goes on", path.display())]
     NoSpace {
         /// Directory of the copy.
         path: PathBuf,

@@ -141,7 +141,7 @@ pub fn repair_tail(data_dir: &Path) -> Result<Vec<TailRepair>, Error> {
 }
 
 /// The lock of a directory that is there.
-fn lock_existing(data_dir: &Path) -> Result<DirectoryLock, Error> {
+pub(crate) fn lock_existing(data_dir: &Path) -> Result<DirectoryLock, Error> {
     if !data_dir.is_dir() {
         let reason = "no such directory".to_owned();
         return Err(Error::DataDirectory { path: data_dir.to_owned(), reason });

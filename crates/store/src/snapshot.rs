@@ -16,6 +16,7 @@ mod replaying;
 mod restoring;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
@@ -278,6 +279,17 @@ fn directories(disk: &dyn Disk, data_dir: &Path) -> Result<Vec<(SnapshotName, Pa
         path.is_dir().then_some((name, path))
     };
     Ok(paths.into_iter().filter_map(named).collect())
+}
+
+/// Names of the files of segments that snapshots have.
+pub(crate) fn segment_names(disk: &dyn Disk, data_dir: &Path) -> Result<BTreeSet<OsString>, Error> {
+    let mut names = BTreeSet::new();
+    for (_, path) in directories(disk, data_dir)? {
+        let failed = |error: io::Error| Error::io(&format!("list the snapshot {}", path.display()), &error);
+        let files = disk.list(&path.join("segments")).map_err(failed)?;
+        names.extend(files.iter().filter_map(|file| Some(file.file_name()?.to_owned())));
+    }
+    Ok(names)
 }
 
 fn listed(disk: &dyn Disk, data_dir: &Path) -> Result<Vec<StoredSnapshot>, Error> {

@@ -1,5 +1,7 @@
 //! `millrace doctor`.
 
+mod upgrading;
+
 use std::process::ExitCode;
 
 use millrace_env::RealDisk;
@@ -15,9 +17,12 @@ use crate::output::CommandOutput;
 /// Directories of indexes in a data directory: those that lie with the documents, and copies of placed ones.
 const INDEXES: [&str; 2] = ["indexes", "placed-indexes"];
 
-/// Checks every file of a data directory; with `--repair-tail`, truncates damaged logs first. The exit status
-/// is 1 if there are findings.
+/// Checks every file of a data directory; with `--repair-tail`, truncates damaged logs first; with
+/// `--upgrade`, upgrades its segments instead. The exit status is 1 if there are findings.
 pub fn run(arguments: &DoctorArguments, output: &CommandOutput) -> Result<ExitCode, Error> {
+    if arguments.upgrade {
+        return upgrading::run(&arguments.data_dir, arguments.force_protocol, output);
+    }
     let repairs = match arguments.repair_tail {
         true => millrace_store::repair_tail(&arguments.data_dir)?,
         false => Vec::new(),

@@ -48,7 +48,9 @@ impl IndexesInner {
         }
         let is_remembered = self.store.next_timestamp().0.saturating_sub(MARGIN_US) <= wanted;
         let is_building = self.all().iter().any(|index| !index.is_ready() && !index.is_deferred());
-        if is_remembered || is_building || !self.feed.stale.snapshot().0.is_empty() {
+        // Files of what is not open, or could not be removed, may have what was dropped.
+        let is_left = self.is_adoption_left() || !self.feed.stale.snapshot().0.is_empty();
+        if is_remembered || is_building || is_left {
             return Ok(());
         }
         self.flush_all()?;

@@ -2,6 +2,7 @@
 //! index would miss after a crash.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -203,5 +204,9 @@ impl CommitFollower for IndexFeed {
 
 /// Error of a change that the indexes cannot note, so that it is not made.
 fn unnoted(change: &str, error: &std::io::Error) -> StoreError {
-    StoreError::Io { action: format!("note {change} for the indexes"), reason: error.to_string() }
+    let (action, reason) = (format!("note {change} for the indexes"), error.to_string());
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::NoSpace { action, reason },
+        _ => StoreError::Io { action, reason },
+    }
 }

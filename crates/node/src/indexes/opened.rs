@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_document::Timestamp;
-use millrace_env::RealDisk;
+use millrace_env::Disk;
 use millrace_index::{BlockCache, Error as CopyError, IndexCopy, IndexOptions, SliceRange};
 use millrace_store::{Store, StoreVisit};
 use parking_lot::Mutex;
@@ -29,6 +29,17 @@ const PAGE_TIME: Duration = Duration::from_millis(200);
 /// Progress of reading, as a counter, that has read everything.
 const READ_WHOLE: f64 = 1e6;
 
+/// Pause of an index whose step has failed.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Place of the indexes of a node.
+pub(super) struct IndexPlace {
+    /// Directory of their directories.
+    pub root: PathBuf,
+    pub disk: Arc<dyn Disk>,
+    pub cache: Arc<BlockCache>,
+}
+
 /// An open index.
 pub(super) struct OpenedIndex {
     pub definition: Arc<IndexDefinition>,
@@ -41,7 +52,12 @@ pub(super) struct OpenedIndex {
     progress: AtomicU64,
     /// Time of the first page of the reading under way.
     began: Mutex<Option<Instant>>,
-    pub error: Mutex<Option<String>>,
+    /// True if one of its files is damaged, so that it is to be built again.
+    pub is_damaged: AtomicBool,
+    /// Error of its last step, and the time of it.
+    failed: Mutex<Option<(String, Instant)>>,
+    /// Error of the last writing of its files.
+    pub unwritten: Mutex<Option<String>>,
 }
 
 /// Position in the store.
@@ -68,18 +84,17 @@ impl OpenedIndex {
     /// are remembered is built again. `late`: rows from that time on may have come since it was written.
     pub fn open(
         definition: &Arc<IndexDefinition>,
-        root: &Path,
-        cache: &Arc<BlockCache>,
+        place: &IndexPlace,
         remembered: Timestamp,
         late: Option<Timestamp>,
     ) -> Result<Self, CopyError> {
-        let directory = OpenedIndex::directory(root, definition);
+        let directory = OpenedIndex::directory(&place.root, definition);
         let options = || IndexOptions {
             directory: directory.clone(),
             definition: definition.hash,
             slice: SliceRange::default(),
-            disk: Arc::new(RealDisk),
-            cache: Arc::clone(cache),
+            disk: Arc::clone(&place.disk),
+            cache: Arc::clone(&place.cache),
         };
         let opened = IndexCopy::open(options());
         let is_usable = |copy: &IndexCopy| copy.status().built && complete_from(copy, late) >= remembered;
@@ -108,7 +123,9 @@ impl OpenedIndex {
             ready: AtomicBool::new(false),
             progress: AtomicU64::new(0),
             began: Mutex::default(),
-            error: Mutex::new(None),
+            is_damaged: AtomicBool::new(false),
+            failed: Mutex::default(),
+            unwritten: Mutex::default(),
         })
     }
 
@@ -205,7 +222,8 @@ impl OpenedIndex {
         self.position().clone().filter(|position| position.wanted)
     }
 
-    /// Reads the next page of documents for indexes that read the same ones; `true` if there may be more.
+    /// Reads the next page of documents for indexes that read the same ones; `true` if there may be more. An
+    /// index that cannot take it in notes its error.
     pub fn read_page(together: &[Arc<OpenedIndex>], store: &Store) -> Result<bool, crate::Error> {
         let first = together.first().and_then(|first| Some((first, first.next_page()?)));
         let Some((first, position)) = first else { return Ok(false) };
@@ -239,10 +257,15 @@ impl OpenedIndex {
             Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         for (index, RowsToLoad { rows, .. }) in together.iter().zip(read) {
-            match is_build {
-                true => index.copy.load(&rows)?,
-                false => index.copy.replace(rows.changes().collect())?,
+            let loaded = match is_build {
+                true => index.copy.load(&rows),
+                false => index.copy.replace(rows.changes().collect()),
             };
+            if let Err(error) = loaded {
+                // It reads this page again, and the others go on.
+                index.fail(&error.into());
+                continue;
+            }
             index.progress.store((end.progress * READ_WHOLE) as u64, Ordering::Relaxed);
             let next = ReadPosition { continuation: end.continuation.clone(), ..position.clone() };
             *index.position() = end.continuation.is_some().then_some(next);
@@ -264,7 +287,38 @@ impl OpenedIndex {
 
     /// Notes the error of the last step, or that there was none.
     pub fn note(&self, error: Option<String>) {
-        *self.error.lock() = error;
+        *self.failed.lock() = error.map(|error| (error, Instant::now()));
+    }
+
+    /// Notes the error of a step. If one of its files is damaged, it is built again.
+    pub fn fail(&self, error: &crate::Error) {
+        let name = self.definition.name();
+        tracing::error!(%error, index = name, "an index could not be kept up; it is tried again");
+        self.note(Some(error.to_string()));
+        self.note_damage(error);
+    }
+
+    /// Notes that one of its files is damaged, if an error says so. Returns true if it does.
+    pub fn note_damage(&self, error: &crate::Error) -> bool {
+        let is_own = matches!(
+            error,
+            crate::Error::Index(CopyError::Damaged { path, .. }) if path.starts_with(&self.directory)
+        );
+        if is_own {
+            self.is_damaged.store(true, Ordering::SeqCst);
+        }
+        is_own
+    }
+
+    /// True shortly after an error: others have their turns.
+    pub fn is_paused(&self) -> bool {
+        self.failed.lock().as_ref().is_some_and(|(_, at)| at.elapsed() < PAUSE)
+    }
+
+    /// Error of its last step, or of the last writing of its files.
+    pub fn error(&self) -> Option<String> {
+        let failed = self.failed.lock().as_ref().map(|(error, _)| error.clone());
+        failed.or_else(|| self.unwritten.lock().clone())
     }
 }
 
