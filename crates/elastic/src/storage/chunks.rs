@@ -5,10 +5,11 @@ use std::sync::Arc;
 use millrace_access::{Permit, WantedGroups};
 use millrace_column::{BytesColumn, ChunkIdentity, Column, ColumnKey, View, ViewChunk};
 use millrace_document::{Document, DocumentId, DocumentValue, wire};
-use millrace_node::Node;
+use millrace_node::cluster::{own_bucket, wait_for};
+use millrace_node::{Node, pool};
 use millrace_store::ViewScope;
 
-use super::{ELASTIC_TYPE, StorageGroup};
+use super::{ELASTIC_TYPE, StorageGroup, read_deadline};
 use crate::Error;
 use crate::source_text::SourceText;
 
@@ -16,17 +17,27 @@ use crate::source_text::SourceText;
 pub(crate) struct GroupChunks(Arc<dyn View>);
 
 impl GroupChunks {
-    /// Chunks of a group; `None` if documents of it may be on other nodes, or the node takes plain paths.
+    /// Chunks of a group; `None` if the store lacks documents of it that other nodes have, or if the node
+    /// takes plain paths. No locks may be held: it may be asked of other nodes what this one has.
     ///
     /// # Errors
-    /// The store cannot be read.
-    pub(crate) fn of(node: &Node, group: StorageGroup) -> Result<Option<Self>, Error> {
-        if !node.cluster().is_alone() || !node.paths().is_fast() {
+    /// The store cannot be read; another node fails.
+    pub(crate) fn of(node: &Arc<Node>, group: StorageGroup) -> Result<Option<Self>, Error> {
+        if !node.paths().is_fast() {
             return Ok(None);
         }
         let groups = vec![group.group()];
         let store = node.permitted_store(&Permit::of_server(), WantedGroups::These(&groups));
-        Ok(Some(GroupChunks(store.view(ELASTIC_TYPE, &ViewScope::Groups(groups))?)))
+        let Some(cluster) = node.cluster().view()? else {
+            return Ok(Some(GroupChunks(store.view(ELASTIC_TYPE, &ViewScope::Groups(groups))?)));
+        };
+        let buckets = cluster.buckets_of(&groups[0])?;
+        let [bucket] = buckets.as_slice() else { return Ok(None) };
+        let own = || wait_for(node, own_bucket(node, &groups[0], *bucket, read_deadline()));
+        let Some(fence) = pool::wait_without_place(own)?? else { return Ok(None) };
+        let view = store.view(ELASTIC_TYPE, &ViewScope::GroupsIn(groups.clone(), buckets.clone()))?;
+        // What is in the view stays there, wherever the documents move from now on.
+        Ok(fence.check(node).is_ok().then_some(GroupChunks(view)))
     }
 
     /// The chunks, with the documents that are live.
