@@ -34,6 +34,8 @@ pub(crate) enum LogColumnName {
     Members(Vec<String>),
     /// Times at a place, by the format of the field.
     Times { place: String, format: Option<String> },
+    /// Sequence numbers of the documents.
+    SeqNos,
 }
 
 impl LogColumnName {
@@ -42,6 +44,7 @@ impl LogColumnName {
         match self {
             LogColumnName::Members(places) => ReadFields::At(places.clone()),
             LogColumnName::Times { place, .. } => ReadFields::At(vec![place.clone()]),
+            LogColumnName::SeqNos => ReadFields::NONE,
         }
     }
 
@@ -50,6 +53,7 @@ impl LogColumnName {
         match self {
             LogColumnName::Members(places) => places.iter().map(String::len).sum(),
             LogColumnName::Times { place, format } => place.len() + format.as_ref().map_or(0, String::len),
+            LogColumnName::SeqNos => 0,
         }
     }
 }
@@ -59,6 +63,7 @@ impl LogColumnName {
 pub(crate) enum LogColumn {
     Members(MemberColumn),
     Times(TimeColumn),
+    SeqNos(Vec<i64>),
     /// Not made: a row has no time or several, or the values take too much memory.
     Unfit,
 }
@@ -69,6 +74,7 @@ impl LogColumn {
         match self {
             LogColumn::Members(column) => column.bytes,
             LogColumn::Times(column) => column.millis.len() * size_of::<i64>(),
+            LogColumn::SeqNos(numbers) => numbers.len() * size_of::<i64>(),
             LogColumn::Unfit => 0,
         }
     }
@@ -313,7 +319,7 @@ mod tests {
     fn column(places: &[&str], documents: &[Value]) -> LogColumn {
         let places = places.iter().map(|place| (*place).to_owned()).collect();
         let mut builder = ColumnBuilder::new(&LogColumnName::Members(places));
-        documents.iter().for_each(|document| builder.push(document.as_object().expect("an object")));
+        documents.iter().for_each(|document| builder.push(document.as_object().expect("an object"), 0));
         builder.finish()
     }
 

@@ -1,5 +1,6 @@
 //! Visits of partitions chunk by chunk: the query is evaluated on columns of the fields that it reads, and of
-//! the documents that match only those are read that the search can show.
+//! the documents that match only those are read that the search can show: the fields of its order, and the
+//! sequence numbers that decide between equal hits, are columns as well.
 //!
 //! A condition on one field depends on the members of a document that have the field, and on nothing else: it
 //! is evaluated once for members that repeat. Where it is not known for the rows of a chunk, since a column
@@ -7,7 +8,7 @@
 
 mod condition;
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use self::condition::ColumnPlan;
 use super::{HitScan, HitSink, VisitedDocument, VisitedIndex};
 use crate::Error;
 use crate::catalog::OpenIndex;
+use crate::kept_hits::KnownRank;
 use crate::log_columns::{ColumnBuilder, LogColumn, RowDimension, RowSet, RowTally, add_members};
 use crate::read_fields::ReadFields;
 use crate::scan_limit::{ScanProgress, pause};
@@ -36,6 +38,15 @@ pub(crate) struct RowField {
     pub(crate) interval_ms: Option<i64>,
     /// True if a query of the sink reads it.
     pub(crate) is_searched: bool,
+}
+
+/// Rank of a row among the hits, as far as it is known without the document.
+#[derive(Debug, Clone)]
+pub(crate) enum RowRank {
+    Unknown,
+    /// Time of the document, which is the first key of the order.
+    Time(i64),
+    Known(KnownRank),
 }
 
 /// Receiver of the rows of chunks that match.
@@ -58,11 +69,24 @@ pub(crate) trait RowSink {
     /// True if it shows documents.
     fn keeps_rows(&self) -> bool;
 
+    /// Sequence number from which on documents do not count.
+    fn seq_no_end(&self) -> i64;
+
     /// True if the times of documents can decide that it does not show them.
     fn is_by_time(&self) -> bool;
 
-    /// True if it does not show a document with this time.
-    fn passes_over(&mut self, time: i64) -> bool;
+    /// Fields that can decide that it does not show a document, together with the sequence number; `None` if
+    /// it needs the document.
+    fn order_fields(&self) -> Option<Vec<String>>;
+
+    /// Rank of a row with these fields.
+    fn rank(&self, row: &mut SearchHit) -> KnownRank;
+
+    /// Order of two rows of one index, the one that it shows first before the other.
+    fn compare(&self, left: &KnownRank, right: &KnownRank) -> Ordering;
+
+    /// True if it does not show a document of this rank.
+    fn passes_over(&mut self, rank: &RowRank) -> bool;
 
     /// Takes a document that it may show. It has counted it before.
     ///
@@ -110,8 +134,9 @@ impl LazyColumns<'_> {
             if row.is_multiple_of(ROWS_PER_TURN) {
                 pause();
             }
-            let members = documents.source(row)?.members(&fields)?;
-            builders.iter_mut().for_each(|builder| builder.push(&members));
+            let (source, seq_no) = documents.source(row)?;
+            let members = if fields.is_empty() { Map::new() } else { source.members(&fields)? };
+            builders.iter_mut().for_each(|builder| builder.push(&members, seq_no));
         }
         self.service.node.metrics().add(CountedMetric::LogColumnsMade, made.len() as u64);
         for (at, builder) in made.iter().zip(builders) {
@@ -190,10 +215,16 @@ impl HitScan<'_> {
             if progress.is_over() || progress.look()?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
-            let live = RowSet::live(content);
+            progress.is_brief = sink.only_counts();
+            let mut live = RowSet::live(content);
             service.node.metrics().add(CountedMetric::LogDocumentsRead, live.count() as u64);
             let found = vec![None; of.plan.names.len()];
             let mut columns = LazyColumns { service, of, chunk, found, evaluations: 0 };
+            if let Some((at, end)) = of.plan.seq_nos_before
+                && let LogColumn::SeqNos(seq_nos) = &*columns.get(at)?
+            {
+                live = live.keep_each(|row| seq_nos[row] < end);
+            }
             let rows = of.plan.rows(&live, &mut columns, progress.pace())?;
             let flow = match rows {
                 None => self.each_row(of, chunk, &live, progress, sink)?,
@@ -275,23 +306,15 @@ impl HitScan<'_> {
         if !sink.keeps_rows() {
             return Ok(ControlFlow::Continue(()));
         }
-        let times = of.plan.times.map(|at| columns.get(at)).transpose()?;
-        let mut kept: Vec<usize> = rows.iter().collect();
-        if let Some(LogColumn::Times(times)) = times.as_deref() {
-            kept.retain(|row| !sink.passes_over(times.millis[*row]));
-            if self.is_backwards {
-                // Once the latest are kept, the others are passed over.
-                kept.sort_by_key(|row| Reverse(times.millis[*row]));
-            }
-        }
-        if kept.is_empty() {
+        let mut ranked = self.ranked(rows, columns, sink)?;
+        ranked.retain(|(rank, _)| !sink.passes_over(rank));
+        if ranked.is_empty() {
             return Ok(ControlFlow::Continue(()));
         }
         let documents = of.chunks.documents(chunk)?;
-        for row in kept {
-            if let Some(LogColumn::Times(times)) = times.as_deref()
-                && sink.passes_over(times.millis[row])
-            {
+        for (rank, row) in ranked {
+            // Once the first ones are kept, the others are passed over.
+            if sink.passes_over(&rank) {
                 continue;
             }
             if progress.next()?.is_break() {
@@ -303,6 +326,44 @@ impl HitScan<'_> {
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Rows with their ranks among the hits of a sink, those that it shows first at the beginning.
+    fn ranked(
+        &self,
+        rows: &RowSet,
+        columns: &mut LazyColumns<'_>,
+        sink: &dyn RowSink,
+    ) -> Result<Vec<(RowRank, usize)>, Error> {
+        let of = columns.of;
+        if let Some(at) = of.plan.times
+            && let LogColumn::Times(times) = &*columns.get(at)?
+        {
+            let mut timed: Vec<(i64, usize)> = rows.iter().map(|row| (times.millis[row], row)).collect();
+            if self.is_backwards {
+                timed.sort_by_key(|(time, _)| Reverse(*time));
+            }
+            return Ok(timed.into_iter().map(|(time, row)| (RowRank::Time(time), row)).collect());
+        }
+        let unknown = || Ok(rows.iter().map(|row| (RowRank::Unknown, row)).collect());
+        let Some((fields, seq_nos)) = &of.plan.order else { return unknown() };
+        let fields = fields.iter().map(|at| columns.get(*at)).collect::<Result<Vec<_>, Error>>()?;
+        let seq_nos = columns.get(*seq_nos)?;
+        let LogColumn::SeqNos(seq_nos) = &*seq_nos else { return unknown() };
+        if !fields.iter().all(|column| matches!(**column, LogColumn::Members(_))) {
+            return unknown();
+        }
+        let VisitedIndex { index, ordinal, form, .. } = of.visited;
+        let mut hit = alike(index, ordinal);
+        let rank = |row: usize| {
+            hit.document = members_of(&fields, row);
+            hit.formed = form.apply(&hit.document);
+            hit.stored.seq_no = seq_nos[row];
+            (sink.rank(&mut hit), row)
+        };
+        let mut ranked: Vec<(KnownRank, usize)> = rows.iter().map(rank).collect();
+        ranked.sort_by(|(left, _), (right, _)| sink.compare(left, right));
+        Ok(ranked.into_iter().map(|(rank, row)| (RowRank::Known(rank), row)).collect())
     }
 }
 

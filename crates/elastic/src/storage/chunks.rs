@@ -89,16 +89,21 @@ impl ChunkDocuments {
         Ok(Document { id, fields: self.fields(row)? })
     }
 
-    /// Text of the document of a row; that of an empty one for a row without a document.
+    /// Text of the document of a row, and its sequence number; those of an empty one for a row without a
+    /// document.
     ///
     /// # Errors
     /// The row is damaged.
-    pub(crate) fn source(&self, row: usize) -> Result<SourceText, Error> {
-        let source = self.fields(row)?.into_iter().find(|(name, _)| &**name == "source");
-        Ok(match source {
-            Some((_, DocumentValue::String(text))) => text.into(),
-            _ => "{}".into(),
-        })
+    pub(crate) fn source(&self, row: usize) -> Result<(SourceText, i64), Error> {
+        let (mut source, mut seq_no): (SourceText, i64) = ("{}".into(), 0);
+        for (name, value) in self.fields(row)? {
+            match (&*name, value) {
+                ("source", DocumentValue::String(text)) => source = text.into(),
+                ("seq_no", DocumentValue::Long(number)) => seq_no = number,
+                _ => {}
+            }
+        }
+        Ok((source, seq_no))
     }
 
     fn fields(&self, row: usize) -> Result<Vec<(Arc<str>, DocumentValue)>, Error> {

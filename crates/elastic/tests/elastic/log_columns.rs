@@ -13,10 +13,28 @@ fn answer(service: &TestService, stream: &str, body: &Value) -> (u16, Value) {
     (status, comparable(answer))
 }
 
+/// Total of a scroll, and the hits of all of its pages; the last one is the error that ended it.
+fn pages(service: &TestService, stream: &str, body: &Value) -> (Value, Vec<Value>) {
+    let (mut status, mut page) = service.ask(&format!("POST /{stream}/_search?scroll=1m"), &body.to_string());
+    let (total, mut all) = (page["hits"]["total"].clone(), Vec::new());
+    while status == 200 {
+        let hits = page["hits"]["hits"].as_array().expect("hits").clone();
+        let next = json!({ "scroll_id": page["_scroll_id"] }).to_string();
+        if hits.is_empty() {
+            service.get("DELETE /_search/scroll", &next);
+            return (total, all);
+        }
+        all.extend(hits);
+        (status, page) = service.ask("POST /_search/scroll", &next);
+    }
+    all.push(page);
+    (total, all)
+}
+
 #[test]
 fn columns_answer_as_documents_do() {
     let directory = directory();
-    let LogSearches { searches, bulks } = LogSearches::new(180);
+    let LogSearches { searches, scrolls, bulks } = LogSearches::new(180);
     let service = TestService::open(&directory);
     for (name, body) in log_templates(json!({ "index.partition.documents": 700 })) {
         service.get(&format!("PUT /_index_template/{name}"), &body.to_string());
@@ -35,7 +53,11 @@ fn columns_answer_as_documents_do() {
     let all = |service: &TestService| {
         searches.iter().map(|(stream, body)| answer(service, stream, body)).collect::<Vec<_>>()
     };
+    let all_pages = |service: &TestService| {
+        scrolls.iter().map(|(stream, body)| pages(service, stream, body)).collect::<Vec<_>>()
+    };
     let by_columns = all(&service);
+    let pages_by_columns = all_pages(&service);
     assert!(made(&service) > 0, "searches make columns");
     // Files that are merged meanwhile have other chunks.
     let are_kept = (0..10).any(|_| {
@@ -56,6 +78,10 @@ fn columns_answer_as_documents_do() {
         found += by_documents.1["hits"]["hits"].as_array().map_or(0, Vec::len);
     }
     assert!(found > searches.len(), "searches find events");
+    for ((search, by_columns), by_documents) in scrolls.iter().zip(&pages_by_columns).zip(all_pages(&service))
+    {
+        assert_eq!(*by_columns, by_documents, "{search:?}");
+    }
     assert_eq!(made(&service), 0, "plain paths make no columns");
 }
 
@@ -158,5 +184,85 @@ fn columns_are_those_of_the_documents_that_are_there() {
             .map(|hit| hit["_source"]["@timestamp"].as_u64().expect("a time"))
             .collect();
         assert_eq!(times, [FIRST_MS + round * 100 + 39, FIRST_MS + round * 100 + 19]);
+    }
+}
+
+#[test]
+fn hits_are_chosen_by_columns_as_they_are_written() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", &template(json!({ "index.partition.documents": 90 })));
+    let events = |first: u64| -> Vec<Value> {
+        // Times go backwards, and each level comes many times. A scroll has no room for all of them at a time.
+        let numbers = first..first + 100;
+        let event = |n: u64| {
+            let (level, pad) = (LEVELS[(n % 4) as usize], "x".repeat(15_000));
+            json!({ "@timestamp": FIRST_MS - n * 1_000, "n": n, "level": level, "pad": pad })
+        };
+        numbers.map(event).collect()
+    };
+    let numbers = |hits: &[Value]| -> Vec<u64> {
+        hits.iter().map(|hit| hit["_source"]["n"].as_u64().expect("a number")).collect()
+    };
+    let of_level = |level: u64| (0..50).map(move |n| n * 4 + level);
+    let cases = [
+        (json!(null), (0..200).collect()),
+        (json!(["_doc"]), (0..200).collect()),
+        (json!([{ "_doc": "desc" }]), (0..200).rev().collect()),
+        (json!([{ "n": "desc" }]), (0..200).rev().collect()),
+        (json!([{ "@timestamp": "desc" }]), (0..200).collect()),
+        (json!([{ "@timestamp": "asc" }]), (0..200).rev().collect()),
+        // Debug, error, info, warn.
+        (
+            json!([{ "level.keyword": "asc" }]),
+            [0, 3, 1, 2].into_iter().flat_map(of_level).collect::<Vec<u64>>(),
+        ),
+    ];
+    for (at, (sort, expected)) in cases.into_iter().enumerate() {
+        let stream = format!("logs-{at}");
+        write(&service, &format!("{stream}/_bulk"), &events(0));
+        service.seal();
+        write(&service, &format!("{stream}/_bulk"), &events(100));
+        let search = format!("POST /{stream}/_search");
+        let mut body = json!({ "size": 7, "query": { "exists": { "field": "level" } } });
+        if !sort.is_null() {
+            body["sort"] = sort.clone();
+        }
+        for from in [0, 60] {
+            body["from"] = json!(from);
+            let answer = service.get(&search, &body.to_string());
+            let hits = answer["hits"]["hits"].as_array().expect("hits");
+            assert_eq!(numbers(hits), expected[from..from + 7], "{sort} from {from}");
+            if sort.is_null() {
+                continue;
+            }
+            let last = &hits[6]["sort"];
+            let mut after = body.clone();
+            (after["from"], after["search_after"]) = (json!(0), last.clone());
+            let answer = service.get(&search, &after.to_string());
+            let next = answer["hits"]["hits"].as_array().expect("hits");
+            // Hits with the same keys are not after it.
+            let is_after = |hit: &&Value| hit["sort"] != *last;
+            assert_eq!(next.iter().filter(is_after).count(), 7, "{sort} after {last}");
+            if sort[0].get("level.keyword").is_none() {
+                assert_eq!(numbers(next), expected[from + 7..from + 14], "{sort} after {last}");
+            }
+        }
+        body["from"] = json!(0);
+        // Events that come later are not in a scroll.
+        let mut page = service.get(&format!("{search}?scroll=1m"), &body.to_string());
+        assert_eq!(page["hits"]["total"]["value"], 200, "{sort}");
+        write(&service, &format!("{stream}/_bulk"), &events(1_000));
+        let mut all = Vec::new();
+        while let Some(hits) = page["hits"]["hits"].as_array().filter(|hits| !hits.is_empty()) {
+            all.extend(numbers(hits));
+            let next = json!({ "scroll_id": page["_scroll_id"] }).to_string();
+            page = service.get("POST /_search/scroll", &next);
+        }
+        if sort.is_null() || sort == json!(["_doc"]) {
+            // They come in the order of the store.
+            all.sort_unstable();
+        }
+        assert_eq!(all, expected, "{sort}");
     }
 }

@@ -413,7 +413,7 @@ fn columns_of_own_partitions_answer_as_documents_of_other_nodes_do() {
     for (name, body) in log_templates(settings) {
         call(&nodes, 0, Method::PUT, &format!("/_index_template/{name}"), &body.to_string());
     }
-    let LogSearches { searches, bulks } = LogSearches::new(90);
+    let LogSearches { searches, bulks, .. } = LogSearches::new(90);
     let mut written = 0;
     let mut write = |stream: &str, events: &[Value]| {
         let body: String = events.iter().map(|event| format!("{{\"create\":{{}}}}\n{event}\n")).collect();

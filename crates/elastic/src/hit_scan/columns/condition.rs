@@ -40,6 +40,10 @@ pub(in crate::hit_scan) struct ColumnPlan<'q> {
     pub(super) read: Vec<ReadColumn>,
     /// Column with the times by which the sink chooses documents.
     pub(super) times: Option<usize>,
+    /// Columns of the fields by which it does, and of the sequence numbers, where times cannot decide.
+    pub(super) order: Option<(Vec<usize>, usize)>,
+    /// Column of the sequence numbers, and the first of those that do not count, if there are any.
+    pub(super) seq_nos_before: Option<(usize, i64)>,
 }
 
 /// Columns of a field that the sink reads.
@@ -104,8 +108,14 @@ impl<'q> ColumnPlan<'q> {
         let read: Vec<ReadColumn> = read.collect::<Option<_>>()?;
         let time_field = entry.time_field.as_deref().filter(|_| sink.keeps_rows() && sink.is_by_time());
         let times = time_field.and_then(|field| planner.times(field));
+        let order = sink.keeps_rows().then(|| planner.order(&*sink, times.is_none())).flatten();
+        let end = sink.seq_no_end();
+        let seq_nos_before = match end {
+            i64::MAX => None,
+            _ => Some((planner.column(LogColumnName::SeqNos, true)?, end)),
+        };
         let ColumnPlanner { names, is_usual, .. } = planner;
-        Some(ColumnPlan { names, is_usual, condition, read, times })
+        Some(ColumnPlan { names, is_usual, condition, read, times, order, seq_nos_before })
     }
 
     /// Rows among others that match; `None` if that is not known for all of them.
@@ -190,6 +200,13 @@ impl ColumnPlanner<'_> {
         }
         let format = definition.get("format").and_then(Value::as_str).map(str::to_owned);
         self.column(LogColumnName::Times { place, format }, true)
+    }
+
+    /// Columns of the fields by which a sink chooses documents, and of the sequence numbers.
+    fn order(&mut self, sink: &dyn RowSink, is_usual: bool) -> Option<(Vec<usize>, usize)> {
+        let fields = sink.order_fields()?;
+        let members: Option<Vec<usize>> = fields.iter().map(|field| self.members(field, is_usual)).collect();
+        Some((members?, self.column(LogColumnName::SeqNos, is_usual)?))
     }
 
     fn condition<'q>(&mut self, query: &'q SearchQuery) -> Option<ColumnCondition<'q>> {
