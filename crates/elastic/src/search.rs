@@ -28,7 +28,7 @@ use crate::service::ElasticService;
 use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
-use crate::storage::StoredSource;
+use crate::storage::{ChunkRow, StoredSource};
 use crate::{alias_scope, explanation, hit_form, lookups, scrolls};
 
 /// A matching document.
@@ -51,6 +51,8 @@ pub(crate) struct SearchHit {
     pub(crate) collapsed: Option<(String, Value)>,
     /// Hits that are shown inside of this one.
     pub(crate) inner: Map<String, Value>,
+    /// Row with the document, if nothing of it is known but some fields and the sequence number.
+    pub(crate) row: Option<ChunkRow>,
 }
 
 impl SearchHit {
@@ -201,6 +203,9 @@ pub(crate) fn run_span(
 /// A document is damaged, or there is no memory for one.
 pub(crate) fn read_whole(hits: &mut [SearchHit], memory: &QueryMemory) -> Result<(), Error> {
     for hit in hits {
+        if let Some(row) = hit.row.take() {
+            hit.stored = StoredSource::of(&row.document()?);
+        }
         hit.document = parsed(&hit.stored)?;
         hit.formed = SearchedForm::of(&hit.index).apply(&hit.document);
         kept_hits::take(memory, kept_hits::bytes_of(hit))?;

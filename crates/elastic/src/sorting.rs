@@ -80,6 +80,11 @@ impl HitOrder {
         self.keys.iter().position(is_of_document).unwrap_or(self.keys.len())
     }
 
+    /// True if all keys are among these, and scores are not.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known_count(false) == self.keys.len()
+    }
+
     /// Fields of these keys; `None` if the first key is none of them.
     pub(crate) fn known_fields(&self, knows_score: bool) -> Option<Vec<String>> {
         let known = &self.keys[..self.known_count(knows_score)];

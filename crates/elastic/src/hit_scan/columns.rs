@@ -54,11 +54,19 @@ pub(crate) trait RowSink {
     /// Fields that it reads of each row, some several times; `None` if it needs documents.
     fn row_fields(&self) -> Option<Vec<RowField>>;
 
+    /// Sequence number from which on documents do not count.
+    fn seq_no_end(&self) -> i64 {
+        i64::MAX
+    }
+
     /// Counts rows that match.
     fn count_rows(&mut self, count: usize);
 
     /// True if it takes rows for aggregations, which may read no field.
     fn aggregates_rows(&self) -> bool;
+
+    /// True if these are not taken together where they are alike: their documents may be shown.
+    fn takes_each_row(&self) -> bool;
 
     /// Takes the fields that it reads of some rows, which have the same values in them.
     ///
@@ -66,12 +74,12 @@ pub(crate) trait RowSink {
     /// There is no memory for what it makes of them.
     fn add_alike(&mut self, hit: &SearchHit, count: usize) -> Result<(), Error>;
 
-    /// True if it shows documents.
-    fn keeps_rows(&self) -> bool;
+    /// The part of it that chooses hits; `None` if it shows none.
+    fn chooser(&mut self) -> Option<&mut dyn RowChooser>;
+}
 
-    /// Sequence number from which on documents do not count.
-    fn seq_no_end(&self) -> i64;
-
+/// Chooser of the hits that are shown, which knows rows before their documents are read.
+pub(crate) trait RowChooser {
     /// True if the times of documents can decide that it does not show them.
     fn is_by_time(&self) -> bool;
 
@@ -88,7 +96,7 @@ pub(crate) trait RowSink {
     /// True if it does not show a document of this rank.
     fn passes_over(&mut self, rank: &RowRank) -> bool;
 
-    /// Takes a document that it may show. It has counted it before.
+    /// Takes a document that it may show. It has been counted before.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -293,7 +301,9 @@ impl HitScan<'_> {
             return self.each_row(of, chunk, rows, progress, sink);
         };
         sink.count_rows(rows.count());
-        if sink.aggregates_rows() {
+        if sink.takes_each_row() {
+            self.add_each_row(rows, columns, &read, progress, sink)?;
+        } else if sink.aggregates_rows() {
             let mut hit = alike(index, ordinal);
             tally.add(rows, &dimensions, &|row| members_of(&read, row), &mut |members, count| {
                 // As above.
@@ -303,18 +313,16 @@ impl HitScan<'_> {
                 sink.add_alike(&hit, count)
             })?;
         }
-        if !sink.keeps_rows() {
-            return Ok(ControlFlow::Continue(()));
-        }
-        let mut ranked = self.ranked(rows, columns, sink)?;
-        ranked.retain(|(rank, _)| !sink.passes_over(rank));
+        let Some(chooser) = sink.chooser() else { return Ok(ControlFlow::Continue(())) };
+        let mut ranked = self.ranked(rows, columns, chooser)?;
+        ranked.retain(|(rank, _)| !chooser.passes_over(rank));
         if ranked.is_empty() {
             return Ok(ControlFlow::Continue(()));
         }
         let documents = of.chunks.documents(chunk)?;
         for (rank, row) in ranked {
             // Once the first ones are kept, the others are passed over.
-            if sink.passes_over(&rank) {
+            if chooser.passes_over(&rank) {
                 continue;
             }
             if progress.next()?.is_break() {
@@ -322,18 +330,45 @@ impl HitScan<'_> {
             }
             let stored = StoredSource::of(&documents.document(row)?);
             if let Some(hit) = self.hit(of.visited, stored, fields)? {
-                sink.keep(hit)?;
+                chooser.keep(hit)?;
             }
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Rows with their ranks among the hits of a sink, those that it shows first at the beginning.
+    /// Hands rows to the aggregations of a sink one by one, each with its place in the chunk.
+    fn add_each_row(
+        &self,
+        rows: &RowSet,
+        columns: &mut LazyColumns<'_>,
+        read: &[Arc<LogColumn>],
+        progress: &mut ScanProgress<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<(), Error> {
+        let of = columns.of;
+        let VisitedIndex { index, ordinal, form, .. } = of.visited;
+        let seq_nos = of.plan.seq_nos.map(|at| columns.get(at)).transpose()?;
+        let mut hit = alike(index, ordinal);
+        for row in rows.iter() {
+            // As above.
+            let _ = progress.next()?;
+            if let Some(LogColumn::SeqNos(seq_nos)) = seq_nos.as_deref() {
+                hit.stored.seq_no = seq_nos[row];
+            }
+            hit.row = Some(of.chunks.row(columns.chunk, row));
+            hit.document = members_of(read, row);
+            hit.formed = form.apply(&hit.document);
+            sink.add_alike(&hit, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Rows with their ranks among the hits, those that are shown first at the beginning.
     fn ranked(
         &self,
         rows: &RowSet,
         columns: &mut LazyColumns<'_>,
-        sink: &dyn RowSink,
+        chooser: &dyn RowChooser,
     ) -> Result<Vec<(RowRank, usize)>, Error> {
         let of = columns.of;
         if let Some(at) = of.plan.times
@@ -359,10 +394,10 @@ impl HitScan<'_> {
             hit.document = members_of(&fields, row);
             hit.formed = form.apply(&hit.document);
             hit.stored.seq_no = seq_nos[row];
-            (sink.rank(&mut hit), row)
+            (chooser.rank(&mut hit), row)
         };
         let mut ranked: Vec<(KnownRank, usize)> = rows.iter().map(rank).collect();
-        ranked.sort_by(|(left, _), (right, _)| sink.compare(left, right));
+        ranked.sort_by(|(left, _), (right, _)| chooser.compare(left, right));
         Ok(ranked.into_iter().map(|(rank, row)| (RowRank::Known(rank), row)).collect())
     }
 }
@@ -381,6 +416,7 @@ fn alike(index: &OpenIndex, ordinal: usize) -> SearchHit {
         place: None,
         collapsed: None,
         inner: Map::new(),
+        row: None,
     }
 }
 

@@ -9,7 +9,7 @@ use super::SearchHit;
 use crate::Error;
 use crate::aggregations::StreamedAggregations;
 use crate::catalog::OpenIndex;
-use crate::hit_scan::{HitSink, RowField, RowRank, RowSink, VisitedDocument, searched};
+use crate::hit_scan::{HitSink, RowChooser, RowField, RowRank, RowSink, VisitedDocument, searched};
 use crate::kept_hits::{self, KeptHits, KnownRank};
 use crate::partitions::TimeSpan;
 use crate::patterns::glob;
@@ -160,7 +160,14 @@ impl HitSink for SearchSink<'_> {
 
 impl RowSink for SearchSink<'_> {
     fn row_fields(&self) -> Option<Vec<RowField>> {
-        self.streamed.as_ref().map_or(Some(Vec::new()), StreamedAggregations::row_fields)
+        let Some(streamed) = &self.streamed else { return Some(Vec::new()) };
+        // Documents that aggregations show are read after the query was evaluated.
+        let shows_names = streamed.takes_each_row() && self.request.query.has_names();
+        if shows_names { None } else { streamed.row_fields() }
+    }
+
+    fn seq_no_end(&self) -> i64 {
+        self.seq_no_end
     }
 
     fn count_rows(&mut self, count: usize) {
@@ -171,18 +178,20 @@ impl RowSink for SearchSink<'_> {
         self.streamed.is_some()
     }
 
+    fn takes_each_row(&self) -> bool {
+        self.streamed.as_ref().is_some_and(StreamedAggregations::takes_each_row)
+    }
+
     fn add_alike(&mut self, hit: &SearchHit, count: usize) -> Result<(), Error> {
         self.streamed.as_mut().map_or(Ok(()), |streamed| streamed.add_alike(hit, count))
     }
 
-    fn keeps_rows(&self) -> bool {
-        self.kept.keeps_any()
+    fn chooser(&mut self) -> Option<&mut dyn RowChooser> {
+        if self.kept.keeps_any() { Some(self) } else { None }
     }
+}
 
-    fn seq_no_end(&self) -> i64 {
-        self.seq_no_end
-    }
-
+impl RowChooser for SearchSink<'_> {
     fn is_by_time(&self) -> bool {
         let first = self.request.order.as_ref().and_then(HitOrder::first_field);
         first.is_some() && first == self.time_field

@@ -1,5 +1,6 @@
 //! Documents of a group in the chunks of this node's own store, for readers that keep what they make of them.
 
+use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
 use millrace_access::{Permit, WantedGroups};
@@ -14,6 +15,7 @@ use crate::Error;
 use crate::source_text::SourceText;
 
 /// Chunks of a group as they are now.
+#[derive(Clone)]
 pub(crate) struct GroupChunks(Arc<dyn View>);
 
 impl GroupChunks {
@@ -50,6 +52,11 @@ impl GroupChunks {
         self.0.identity(chunk)
     }
 
+    /// A row of a chunk.
+    pub(crate) fn row(&self, chunk: usize, row: usize) -> ChunkRow {
+        ChunkRow { chunks: self.clone(), chunk, row }
+    }
+
     /// Documents of a chunk.
     ///
     /// # Errors
@@ -63,6 +70,30 @@ impl GroupChunks {
             }
         };
         Ok(ChunkDocuments { ids: column(&ColumnKey::id())?, values: column(&ColumnKey::overflow())? })
+    }
+}
+
+/// Row of a chunk, whose document is read later.
+#[derive(Clone)]
+pub(crate) struct ChunkRow {
+    chunks: GroupChunks,
+    chunk: usize,
+    row: usize,
+}
+
+impl Debug for ChunkRow {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "row {} of chunk {}", self.row, self.chunk)
+    }
+}
+
+impl ChunkRow {
+    /// Document of the row.
+    ///
+    /// # Errors
+    /// The store cannot be read, or the row is damaged.
+    pub(crate) fn document(&self) -> Result<Document, Error> {
+        self.chunks.documents(self.chunk)?.document(self.row)
     }
 }
 
