@@ -9,6 +9,7 @@
 //! shape.
 
 mod classes;
+mod lately;
 mod made;
 mod rows;
 
@@ -21,9 +22,11 @@ use quick_cache::Weighter;
 use serde_json::{Map, Value};
 
 pub(crate) use self::classes::{RowDimension, RowTally};
+use self::lately::ReadLately;
 pub(crate) use self::made::ColumnBuilder;
 pub(crate) use self::rows::RowSet;
 use crate::Error;
+use crate::catalog::now_ms;
 use crate::partitions::TimeSpan;
 use crate::read_fields::ReadFields;
 
@@ -276,8 +279,11 @@ fn add_parts(own: &mut Value, other: &Value) {
     }
 }
 
-/// Columns that were made lately, up to a number of bytes.
-pub(crate) struct LogColumnCache(quick_cache::sync::Cache<LogColumnKey, Arc<LogColumn>, LogColumnWeigher>);
+/// Columns that were made lately, up to a number of bytes, and the names of those that searches have read.
+pub(crate) struct LogColumnCache {
+    columns: quick_cache::sync::Cache<LogColumnKey, Arc<LogColumn>, LogColumnWeigher>,
+    read: ReadLately,
+}
 
 type LogColumnKey = (ChunkIdentity, Arc<LogColumnName>);
 
@@ -297,15 +303,41 @@ impl Weighter<LogColumnKey, Arc<LogColumn>> for LogColumnWeigher {
 
 impl LogColumnCache {
     pub(crate) fn new(bytes: u64) -> Self {
-        LogColumnCache(quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, bytes, LogColumnWeigher))
+        let columns = quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, bytes, LogColumnWeigher);
+        LogColumnCache { columns, read: ReadLately::default() }
     }
 
     pub(crate) fn get(&self, chunk: ChunkIdentity, name: &Arc<LogColumnName>) -> Option<Arc<LogColumn>> {
-        self.0.get(&(chunk, Arc::clone(name)))
+        self.columns.get(&(chunk, Arc::clone(name)))
     }
 
     pub(crate) fn insert(&self, chunk: ChunkIdentity, name: &Arc<LogColumnName>, column: Arc<LogColumn>) {
-        self.0.insert((chunk, Arc::clone(name)), column);
+        self.columns.insert((chunk, Arc::clone(name)), column);
+    }
+
+    /// True if it has a column.
+    pub(crate) fn has(&self, chunk: ChunkIdentity, name: &Arc<LogColumnName>) -> bool {
+        self.columns.contains_key(&(chunk, Arc::clone(name)))
+    }
+
+    /// True if there is room for columns that no search has asked for.
+    pub(crate) fn has_room(&self) -> bool {
+        self.columns.weight() < self.columns.capacity() / 4 * 3
+    }
+
+    /// Notes that a search reads columns of an index, by its id.
+    pub(crate) fn note_read<'n>(&self, index: &str, names: impl Iterator<Item = &'n Arc<LogColumnName>>) {
+        self.read.note(index, names, now_ms());
+    }
+
+    /// True if searches have read columns lately.
+    pub(crate) fn is_read(&self) -> bool {
+        !self.read.is_empty(now_ms())
+    }
+
+    /// Columns of an index that searches have read lately.
+    pub(crate) fn read_of(&self, index: &str) -> Vec<Arc<LogColumnName>> {
+        self.read.of(index, now_ms())
     }
 }
 

@@ -12,6 +12,7 @@ use std::cmp::{Ordering, Reverse};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use millrace_env::pace;
 use millrace_node::metrics::CountedMetric;
 use serde_json::{Map, Value};
 
@@ -20,7 +21,9 @@ use super::{HitScan, HitSink, VisitedDocument, VisitedIndex};
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::kept_hits::KnownRank;
-use crate::log_columns::{ColumnBuilder, LogColumn, RowDimension, RowSet, RowTally, add_members};
+use crate::log_columns::{
+    ColumnBuilder, LogColumn, LogColumnName, RowDimension, RowSet, RowTally, add_members,
+};
 use crate::read_fields::ReadFields;
 use crate::scan_limit::{ScanProgress, pause};
 use crate::search::SearchHit;
@@ -132,26 +135,11 @@ impl LazyColumns<'_> {
         let plan = self.of.plan;
         let others = (0..plan.names.len()).filter(|other| *other != position && plan.is_usual[*other]);
         let others: Vec<usize> = others.filter(|other| self.known(*other).is_none()).collect();
-        let made: Vec<usize> = std::iter::once(position).chain(others).collect();
-        let fields = made.iter().map(|at| plan.names[*at].fields());
-        let fields = fields.fold(ReadFields::NONE, ReadFields::with);
-        let mut builders: Vec<ColumnBuilder> =
-            made.iter().map(|at| ColumnBuilder::new(&plan.names[*at])).collect();
-        let documents = self.of.chunks.documents(self.chunk)?;
-        for row in 0..documents.len() {
-            if row.is_multiple_of(ROWS_PER_TURN) {
-                pause();
-            }
-            let (source, seq_no) = documents.source(row)?;
-            let members = if fields.is_empty() { Map::new() } else { source.members(&fields)? };
-            builders.iter_mut().for_each(|builder| builder.push(&members, seq_no));
-        }
-        self.service.node.metrics().add(CountedMetric::LogColumnsMade, made.len() as u64);
-        for (at, builder) in made.iter().zip(builders) {
-            let column = Arc::new(builder.finish());
-            if let Some(identity) = self.of.chunks.identity(self.chunk) {
-                self.service.log_columns.insert(identity, &plan.names[*at], Arc::clone(&column));
-            }
+        let positions: Vec<usize> = std::iter::once(position).chain(others).collect();
+        let names: Vec<Arc<LogColumnName>> =
+            positions.iter().map(|at| Arc::clone(&plan.names[*at])).collect();
+        let made = make_columns(self.service, self.of.chunks, self.chunk, &names)?;
+        for (at, column) in positions.iter().zip(made) {
             self.found[*at] = Some(column);
         }
         Ok(self.found[position].clone().unwrap_or_else(|| Arc::new(LogColumn::Unfit)))
@@ -164,6 +152,38 @@ impl LazyColumns<'_> {
         }
         self.found[position].clone()
     }
+}
+
+/// Makes columns of a chunk, and keeps them.
+///
+/// # Errors
+/// The store cannot be read, or a document is damaged.
+pub(crate) fn make_columns(
+    service: &ElasticService,
+    chunks: &GroupChunks,
+    chunk: usize,
+    names: &[Arc<LogColumnName>],
+) -> Result<Vec<Arc<LogColumn>>, Error> {
+    let fields = names.iter().map(|name| name.fields()).fold(ReadFields::NONE, ReadFields::with);
+    let mut builders: Vec<ColumnBuilder> = names.iter().map(|name| ColumnBuilder::new(name)).collect();
+    let documents = chunks.documents(chunk)?;
+    for row in 0..documents.len() {
+        if row.is_multiple_of(ROWS_PER_TURN) {
+            pause();
+            pace::step();
+        }
+        let (source, seq_no) = documents.source(row)?;
+        let members = if fields.is_empty() { Map::new() } else { source.members(&fields)? };
+        builders.iter_mut().for_each(|builder| builder.push(&members, seq_no));
+    }
+    service.node.metrics().add(CountedMetric::LogColumnsMade, names.len() as u64);
+    let columns: Vec<Arc<LogColumn>> = builders.into_iter().map(|one| Arc::new(one.finish())).collect();
+    if let Some(identity) = chunks.identity(chunk) {
+        for (name, column) in names.iter().zip(&columns) {
+            service.log_columns.insert(identity, name, Arc::clone(column));
+        }
+    }
+    Ok(columns)
 }
 
 impl HitScan<'_> {
@@ -182,7 +202,10 @@ impl HitScan<'_> {
         if is_restricted {
             return None;
         }
-        ColumnPlan::of(self.query, visited, sink.rows()?)
+        let plan = ColumnPlan::of(self.query, visited, sink.rows()?)?;
+        let usual = plan.names.iter().zip(&plan.is_usual).filter(|(_, is_usual)| **is_usual);
+        self.service.log_columns.note_read(&visited.index.entry.uuid, usual.map(|(name, _)| name));
+        Some(plan)
     }
 
     /// Visits the documents of a partition. Breaks off at a limit of the search.

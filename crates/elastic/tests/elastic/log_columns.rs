@@ -266,3 +266,39 @@ fn hits_are_chosen_by_columns_as_they_are_written() {
         assert_eq!(all, expected, "{sort}");
     }
 }
+
+#[test]
+fn columns_that_were_read_are_made_ahead_for_new_files() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", &template(json!({})));
+    let write_all = |stream: &str, count: u64| {
+        let event = |n: u64| json!({ "@timestamp": FIRST_MS + n, "level": LEVELS[(n % 4) as usize], "n": n });
+        write(&service, &format!("{stream}/_bulk"), &(0..count).map(event).collect::<Vec<Value>>());
+        service.seal();
+    };
+    let search = json!({
+        "size": 1, "track_total_hits": true, "sort": [{ "n": "desc" }], "query": { "range": { "n": { "gte": 10 } } },
+        "aggs": { "l": { "terms": { "field": "level.keyword" } } },
+    })
+    .to_string();
+    let found = || service.get("GET /logs-a/_search", &search)["hits"]["total"]["value"].as_u64();
+    let made = || service.metric("millrace.logs.columns_made");
+    write_all("logs-a", 1_500);
+    assert_eq!((service.prepare_log_columns(), made()), (0, 0), "no search has read a column");
+    assert_eq!(found(), Some(1_490));
+    write_all("logs-a", 300);
+    write_all("logs-b", 300);
+    assert!(service.prepare_log_columns() > 0, "columns are made of the new file");
+    // Files that are merged meanwhile have other chunks.
+    let is_prepared = (0..10).any(|_| {
+        service.prepare_log_columns();
+        let before = made();
+        assert_eq!(found(), Some(1_490 + 290));
+        made() == before
+    });
+    assert!(is_prepared, "a search makes no column of a file that was prepared");
+    let before = made();
+    service.get("GET /logs-b/_search", &search);
+    assert!(made() > before, "files of an index that no search has read are not prepared");
+}
