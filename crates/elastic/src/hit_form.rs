@@ -264,6 +264,13 @@ impl InnerHits {
         self.from.saturating_add(self.size)
     }
 
+    /// Fields of the order; `None` if the page shows scores, or its order depends on more than fields and
+    /// sequence numbers.
+    pub(crate) fn order_fields(&self) -> Option<Vec<&str>> {
+        let order = self.order.as_ref().filter(|order| !self.tracks_scores && order.is_known())?;
+        Some(order.fields().collect())
+    }
+
     /// Positions of the hits that the page reaches, of some.
     pub(crate) fn reached(&self, hits: &[SearchHit]) -> Vec<usize> {
         let keys = |hit| self.order.as_ref().map(|order| order.keys(hit)).unwrap_or_default();

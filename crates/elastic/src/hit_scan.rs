@@ -11,7 +11,7 @@ use millrace_node::metrics::CountedMetric;
 use serde_json::{Map, Value};
 
 use self::columns::VisitedChunks;
-pub(crate) use self::columns::{RowField, RowSink};
+pub(crate) use self::columns::{RowChooser, RowField, RowRank, RowSink, make_columns};
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::evaluation::{SearchedDocument, SearchedWords};
@@ -271,6 +271,7 @@ impl HitScan<'_> {
             place: None,
             collapsed: None,
             inner: Map::new(),
+            row: None,
         }))
     }
 

@@ -33,6 +33,7 @@ mod catalog;
 mod cluster_admin;
 mod cluster_health;
 mod collapse;
+mod columns_ahead;
 mod dated_names;
 mod dates;
 mod error;

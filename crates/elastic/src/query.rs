@@ -137,6 +137,20 @@ impl SearchQuery {
         }
     }
 
+    /// True if a clause has a name, which hits that match it show.
+    pub(crate) fn has_names(&self) -> bool {
+        let any = |queries: &[SearchQuery]| queries.iter().any(SearchQuery::has_names);
+        match self {
+            SearchQuery::Named { query, name, .. } => name.is_some() || query.has_names(),
+            SearchQuery::Constant(query, _) => query.has_names(),
+            SearchQuery::Bool(query) => any(&query.must) || any(&query.filter) || any(&query.should),
+            SearchQuery::Best { queries, .. } => any(queries),
+            SearchQuery::Nested(nested) => nested.query.has_names(),
+            SearchQuery::Functions(query) => query.query.has_names(),
+            _ => false,
+        }
+    }
+
     /// Checks that all fields that it names can be searched in an index.
     ///
     /// # Errors

@@ -69,6 +69,41 @@ impl HitOrder {
         self.keys.iter().filter(|key| key.own_kind().is_none()).map(|key| key.field.as_str())
     }
 
+    /// Number of the first keys that are known before the document of a hit is: the id is not, and the score
+    /// if hits have several.
+    fn known_count(&self, knows_score: bool) -> usize {
+        let is_of_document = |key: &HitOrderKey| match key.field.as_str() {
+            "_id" => true,
+            "_score" => !knows_score,
+            _ => false,
+        };
+        self.keys.iter().position(is_of_document).unwrap_or(self.keys.len())
+    }
+
+    /// True if all keys are among these, and scores are not.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known_count(false) == self.keys.len()
+    }
+
+    /// Fields of these keys; `None` if the first key is none of them.
+    pub(crate) fn known_fields(&self, knows_score: bool) -> Option<Vec<String>> {
+        let known = &self.keys[..self.known_count(knows_score)];
+        let fields = known.iter().filter(|key| key.own_kind().is_none()).map(|key| key.field.clone());
+        (!known.is_empty()).then(|| fields.collect())
+    }
+
+    /// These keys of a hit, and true if there are no others. The hit has its fields and its sequence number,
+    /// and its score if that is known.
+    pub(crate) fn known_keys(&self, hit: &SearchHit, knows_score: bool) -> (Vec<HitSortKey>, bool) {
+        let known = &self.keys[..self.known_count(knows_score)];
+        (known.iter().map(|key| key.of(hit)).collect(), known.len() == self.keys.len())
+    }
+
+    /// Field that is the first key.
+    pub(crate) fn first_field(&self) -> Option<&str> {
+        self.keys.first().map(|key| key.field.as_str())
+    }
+
     /// True if the score is a key.
     pub(crate) fn is_by_score(&self) -> bool {
         self.keys.iter().any(|key| key.field == "_score")
@@ -101,6 +136,17 @@ impl HitOrder {
             return true;
         }
         if first.is_descending { span.1 >= *last } else { span.0 <= *last }
+    }
+
+    /// True if a hit whose only value of a date field is this one can come after a hit with these keys, or be
+    /// equal to it.
+    pub(crate) fn can_follow(&self, field: &str, time: i64, keys: &[HitSortKey]) -> bool {
+        match (self.keys.first(), keys.first()) {
+            (Some(first), Some(start)) if first.field == field => {
+                HitSortKey::Date(time, None).compare(start, first.is_descending) != Ordering::Less
+            }
+            _ => true,
+        }
     }
 
     /// Keys of a hit.

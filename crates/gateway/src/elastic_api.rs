@@ -55,6 +55,9 @@ const TIMEOUT_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_sec
 /// Time between looks for partitions of data streams that are to be dropped.
 const LIFECYCLE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Time between looks for chunks of logs that lack columns which searches have read lately.
+const PREPARATION_INTERVAL: Duration = Duration::from_secs(3);
+
 /// Header by which clients of Elasticsearch know a server that they support.
 const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 
@@ -151,6 +154,19 @@ impl ElasticApi {
                 Ok(Ok(0)) | Err(_) => {}
                 Ok(Ok(dropped)) => tracing::info!(dropped, "partitions of data streams were dropped"),
                 Ok(Err(error)) => tracing::debug!(%error, "lifecycles of data streams wait"),
+            }
+        }
+    }
+
+    /// Makes columns of logs ahead of searches, again and again.
+    pub(crate) async fn prepare_log_columns_forever(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(PREPARATION_INTERVAL).await;
+            let service = Arc::clone(&self.service);
+            // A panic has been logged. Searches make what is missing.
+            let prepared = tokio::task::spawn_blocking(move || service.prepare_log_columns()).await;
+            if let Ok(Err(error)) = prepared {
+                tracing::debug!(%error, "columns of logs are not made ahead of searches");
             }
         }
     }

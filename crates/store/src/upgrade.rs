@@ -12,7 +12,7 @@ use std::time::Duration;
 use millrace_segment::{SegmentCache, SegmentFile, SegmentFormat};
 
 use crate::check::lock_existing;
-use crate::shared::StoreContext;
+use crate::context::StoreContext;
 use crate::snapshot;
 use crate::state::StoreState;
 use crate::state::manifest::Manifest;

@@ -59,6 +59,11 @@ impl SignificantDivision {
         self.wanted.pattern_bytes() + self.filter.as_ref().map_or(0, SearchQuery::pattern_bytes)
     }
 
+    /// Adds the fields that the filter reads; `None` if it depends on more.
+    pub(super) fn add_filter_fields<'d>(&'d self, fields: &mut Vec<&'d str>) -> Option<()> {
+        self.filter.as_ref().map_or(Some(()), |filter| filter.add_fields(fields))
+    }
+
     /// Values of a document of a bucket, each once.
     pub(super) fn values(&self, hit: &SearchHit) -> Vec<AggregatedValue> {
         let mut values = self.source.of(hit);
@@ -83,20 +88,25 @@ impl TermBackground {
         self.counts.insert(value.clone(), 0).is_none()
     }
 
-    /// Counts one of all documents, after the values of all buckets are noted.
+    /// Counts some of all documents, which have the same values, after the values of all buckets are noted.
     ///
     /// # Errors
-    /// The filter does not fit the document.
-    pub(super) fn count(&mut self, division: &SignificantDivision, hit: &SearchHit) -> Result<(), Error> {
+    /// The filter does not fit them.
+    pub(super) fn count(
+        &mut self,
+        division: &SignificantDivision,
+        hit: &SearchHit,
+        documents: usize,
+    ) -> Result<(), Error> {
         if let Some(filter) = &division.filter
             && searched(hit).score(filter, &mut Vec::new())?.is_none()
         {
             return Ok(());
         }
-        self.documents += 1;
+        self.documents += documents;
         for value in division.source.of(hit) {
             if let Some(count) = self.counts.get_mut(&value) {
-                *count += 1;
+                *count += documents;
             }
         }
         Ok(())
@@ -134,7 +144,7 @@ impl<'a> BucketAggregation<'a> {
             }
             Ok(())
         })?;
-        self.scope.each(self.scope.everything, |hit| background.count(&division, hit))?;
+        self.scope.each(self.scope.everything, |hit| background.count(&division, hit, 1))?;
         self.finish_significant(&division, self.hits.len(), parts, &background)
     }
 

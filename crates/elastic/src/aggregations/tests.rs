@@ -61,6 +61,7 @@ fn hit(index: &OpenIndex) -> SearchHit {
         place: None,
         collapsed: None,
         inner: Map::new(),
+        row: None,
     }
 }
 

@@ -93,6 +93,11 @@ impl TestService {
         self.service.apply_lifecycles().expect("the lifecycles are applied")
     }
 
+    /// Makes columns of logs ahead of searches; returns the number of chunks that lacked them.
+    pub fn prepare_log_columns(&self) -> u64 {
+        self.service.prepare_log_columns().expect("columns are made")
+    }
+
     /// Moves all documents from the tail to segments.
     pub fn seal(&self) {
         self.node.store().seal().expect("the tail is sealed");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::super::{VisitedIndex, searched_document};
-use super::{LazyColumns, RowField, RowSink, nothing};
+use super::{LazyColumns, RowChooser, RowField, RowSink, nothing};
 use crate::Error;
 use crate::dates::common_length;
 use crate::evaluation::{FieldValueKind, kind_of};
@@ -37,8 +37,14 @@ pub(in crate::hit_scan) struct ColumnPlan<'q> {
     condition: ColumnCondition<'q>,
     /// Columns of the fields that the sink reads.
     pub(super) read: Vec<ReadColumn>,
-    /// Column with the times by which the sink chooses documents.
+    /// Column of the sequence numbers, if the sink takes each row.
+    pub(super) seq_nos: Option<usize>,
+    /// Column of the sequence numbers, and the first of those that do not count, if there are any.
+    pub(super) seq_nos_before: Option<(usize, i64)>,
+    /// Column with the times by which hits are chosen.
     pub(super) times: Option<usize>,
+    /// Columns of the fields by which they are, and of the sequence numbers, where times cannot decide.
+    pub(super) order: Option<(Vec<usize>, usize)>,
 }
 
 /// Columns of a field that the sink reads.
@@ -101,10 +107,22 @@ impl<'q> ColumnPlan<'q> {
             Some(ReadColumn { members, intervals })
         });
         let read: Vec<ReadColumn> = read.collect::<Option<_>>()?;
-        let time_field = entry.time_field.as_deref().filter(|_| sink.keeps_rows() && sink.is_by_time());
-        let times = time_field.and_then(|field| planner.times(field));
+        let seq_nos = match sink.takes_each_row() {
+            true => Some(planner.column(LogColumnName::SeqNos, true)?),
+            false => None,
+        };
+        let seq_nos_before = match sink.seq_no_end() {
+            i64::MAX => None,
+            end => Some((planner.column(LogColumnName::SeqNos, true)?, end)),
+        };
+        let (mut times, mut order) = (None, None);
+        if let Some(chooser) = sink.chooser() {
+            let time_field = entry.time_field.as_deref().filter(|_| chooser.is_by_time());
+            times = time_field.and_then(|field| planner.times(field));
+            order = planner.order(chooser, times.is_none());
+        }
         let ColumnPlanner { names, is_usual, .. } = planner;
-        Some(ColumnPlan { names, is_usual, condition, read, times })
+        Some(ColumnPlan { names, is_usual, condition, read, seq_nos, seq_nos_before, times, order })
     }
 
     /// Rows among others that match; `None` if that is not known for all of them.
@@ -189,6 +207,13 @@ impl ColumnPlanner<'_> {
         }
         let format = definition.get("format").and_then(Value::as_str).map(str::to_owned);
         self.column(LogColumnName::Times { source_path, format }, true)
+    }
+
+    /// Columns of the fields by which hits are chosen, and of the sequence numbers.
+    fn order(&mut self, chooser: &dyn RowChooser, is_usual: bool) -> Option<(Vec<usize>, usize)> {
+        let fields = chooser.order_fields()?;
+        let members: Option<Vec<usize>> = fields.iter().map(|field| self.members(field, is_usual)).collect();
+        Some((members?, self.column(LogColumnName::SeqNos, is_usual)?))
     }
 
     fn condition<'q>(&mut self, query: &'q SearchQuery) -> Option<ColumnCondition<'q>> {
