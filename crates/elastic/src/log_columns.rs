@@ -448,7 +448,7 @@ mod tests {
         let times = |values: &[Value]| {
             let mut builder = ColumnBuilder::new(&name);
             for value in values {
-                builder.push(json!({ "t": value }).as_object().expect("an object"));
+                builder.push(json!({ "t": value }).as_object().expect("an object"), 0);
             }
             builder.finish()
         };
