@@ -165,7 +165,7 @@ impl IndexCopy {
     ///
     /// # Errors
     /// Those of [`IndexCopy::apply`].
-    pub fn load(&self, rows: &LoadedRows) -> Result<usize, Error> {
+    pub fn load(&self, rows: LoadedRows) -> Result<usize, Error> {
         let _one_at_a_time = self.applying.lock();
         (0..rows.len()).try_for_each(|row| rows.check_length(row))?;
         let (loaded_until, has_changes) = {
@@ -189,9 +189,12 @@ impl IndexCopy {
             }
         }
         let mut state = self.state.write();
-        Arc::make_mut(&mut state.loaded).extend(rows, &new);
         if let Some(last) = new.last() {
             state.loaded_until = rows.document(*last).to_vec();
+        }
+        match state.loaded.is_empty() && new.len() == rows.len() {
+            true => state.loaded = Arc::new(rows),
+            false => Arc::make_mut(&mut state.loaded).extend(&rows, &new),
         }
         drop(state);
         Ok(new.len() + self.take_in_held(known, is_other)?)

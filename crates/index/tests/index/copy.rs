@@ -151,7 +151,7 @@ fn repeat(copy: &IndexCopy, step: &CopyStep) {
         CopyStep::Apply(of, timestamp, keys) => copy.apply(vec![change(*of, *timestamp, keys)]),
         CopyStep::Replace(of, timestamp, keys) => copy.replace(vec![change(*of, *timestamp, keys)]),
         CopyStep::Load(documents, timestamp, keys) => {
-            copy.load(&documents.iter().map(|of| change(*of, *timestamp, keys)).collect())
+            copy.load(documents.iter().map(|of| change(*of, *timestamp, keys)).collect())
         }
         CopyStep::Forget(of) => copy.forget(&[document(*of)]),
         CopyStep::Remove(documents, until) => {
@@ -460,7 +460,7 @@ fn a_discarded_copy_writes_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let (discarded, keys) = (open(directory.path()).expect("a copy"), BTreeSet::from([1]));
     discarded.apply(vec![change(1, 1, &keys)]).expect("it fits");
-    discarded.load(&[change(2, 1, &keys)].into_iter().collect()).expect("it fits");
+    discarded.load([change(2, 1, &keys)].into_iter().collect()).expect("it fits");
     discarded.discard();
     let files = || std::fs::read_dir(directory.path()).expect("the directory").count();
     let before = files();
@@ -493,7 +493,7 @@ fn an_estimate_is_near_the_number() {
     copy.apply(changes(0..1_000, 1)).expect("it fits");
     check(500, Some(700), 0);
     assert_eq!(copy.estimate(&[KeyRange { low: key(0), high: None }], 10), 10, "no more are counted");
-    copy.load(&changes(1_000..2_000, 1).into_iter().collect()).expect("it fits");
+    copy.load(changes(1_000..2_000, 1).into_iter().collect()).expect("it fits");
     check(1_500, Some(2_700), 0);
     copy.flush(FlushMark { complete_until: 1, built: true }).expect("the disk takes it");
     copy.apply(changes(2_000..40_000, 1)).expect("it fits");

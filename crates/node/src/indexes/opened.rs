@@ -23,7 +23,7 @@ const PAGE: usize = 1024;
 
 /// Bytes of the rows of indexes that read together after which their page ends, and the time from its first
 /// row after which it ends: queries that need changes taken in wait for it.
-const PAGE_BYTES: usize = 16 << 20;
+const PAGE_BYTES: usize = 32 << 20;
 const PAGE_TIME: Duration = Duration::from_millis(200);
 
 /// Progress of reading, as a counter, that has read everything.
@@ -243,7 +243,8 @@ impl OpenedIndex {
             fields: Some(fields.into_iter().collect()),
             ..StoreVisit::all(&[&first.definition.config.document_type])
         };
-        let mut read: Vec<RowsToLoad> = together.iter().map(|_| RowsToLoad::default()).collect();
+        let room = if is_build { PAGE_BYTES / together.len() } else { 0 };
+        let mut read: Vec<RowsToLoad> = together.iter().map(|_| RowsToLoad::with_capacity(room)).collect();
         // It counts from the first row: finding it may take long, and each page is to be worth that.
         let mut first_row = None;
         let end = store.visit_rows(&visit, &mut |row| {
@@ -258,7 +259,7 @@ impl OpenedIndex {
         })?;
         for (index, RowsToLoad { rows, .. }) in together.iter().zip(read) {
             let loaded = match is_build {
-                true => index.copy.load(&rows),
+                true => index.copy.load(rows),
                 false => index.copy.replace(rows.changes().collect()),
             };
             if let Err(error) = loaded {

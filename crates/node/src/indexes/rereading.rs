@@ -73,7 +73,9 @@ impl IndexesInner {
             drop(taken);
             let keys = page.visited.iter().map(|version| DocumentSortKey::new(version.id()));
             read.extend(keys.take(READ_MAX - read.len()).map(|key| xxh3_64(key.as_bytes())));
-            self.flush_if_large(index)?;
+            if self.has_much(index, 1) {
+                self.flush_early(index)?;
+            }
             if page.continuation.is_none() {
                 return Ok(read);
             }
@@ -112,7 +114,9 @@ impl IndexesInner {
                 self.settle_held(&mut taken)?;
                 unread.iter().try_for_each(|document| self.look_up(index, document))?;
             }
-            self.flush_if_large(index)?;
+            if self.has_much(index, 1) {
+                self.flush_early(index)?;
+            }
             let last_read = page.documents.last().filter(|_| !page.is_last);
             let Some(next) = last_read.filter(|indexed| indexed.document[..] <= *upper(&last)) else {
                 return Ok(());

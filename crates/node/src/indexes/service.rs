@@ -1,10 +1,11 @@
 //! The indexes that a node keeps, and the thread that feeds them.
 
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
+use std::thread::{self, JoinHandle};
 
 use millrace_bucket::{BucketId, group_prefix, reversed_location};
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
@@ -121,7 +122,7 @@ impl NodeIndexes {
         if thread.is_none() && (!wanted.is_empty() || inner.is_adoption_left()) {
             let (weak, feed) = (Arc::downgrade(inner), Arc::clone(&inner.feed));
             let work = move || run_or_exit("the thread of the indexes", || run(&weak, &feed));
-            let spawned = std::thread::Builder::new().name("indexes".to_owned()).spawn(work);
+            let spawned = thread::Builder::new().name("indexes".to_owned()).spawn(work);
             *thread =
                 Some(spawned.map_err(|error| Error::Internal(format!("no thread for indexes: {error}")))?);
         }
@@ -140,7 +141,7 @@ impl NodeIndexes {
         }
         self.inner.feed.stop();
         let thread = self.thread.lock().take();
-        let other = thread.filter(|thread| thread.thread().id() != std::thread::current().id());
+        let other = thread.filter(|thread| thread.thread().id() != thread::current().id());
         if other.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread of the indexes ended before its time");
         }
@@ -167,7 +168,7 @@ fn run(inner: &Weak<IndexesInner>, feed: &IndexFeed) {
             Ok(false) => TICK,
             Err(error) => {
                 tracing::error!(%error, "the indexes could not be kept up; it is tried again");
-                std::thread::sleep(RETRY.min(TICK));
+                thread::sleep(RETRY.min(TICK));
                 RETRY
             }
         };
@@ -428,7 +429,9 @@ impl IndexesInner {
     /// Does what comes before an index reads more.
     fn prepare(&self, index: &OpenedIndex) -> Result<(), Error> {
         // What a full disk refuses would pile up in memory.
-        self.flush_if_large(index)?;
+        if self.has_much(index, 2) {
+            self.flush_early(index)?;
+        }
         if index.looks_up_drops() {
             self.look_up_drops(index)?;
             index.looked_up_drops();
@@ -436,12 +439,26 @@ impl IndexesInner {
         Ok(())
     }
 
-    /// Reads a page for indexes that read the same documents next; `true` if there is more.
+    /// Reads a page for indexes that read the same documents next, and meanwhile writes those of them that
+    /// have much in memory; `true` if there is more.
     fn read_for(&self, together: &[Arc<OpenedIndex>]) -> bool {
-        let read = {
+        let read_page = || {
             // A drop that is taken in between the reading and the taking of a page would miss its documents.
             let _one_at_a_time = self.taking.lock();
             OpenedIndex::read_page(together, &self.store)
+        };
+        let large: Vec<_> = together.iter().filter(|index| self.has_much(index, 1)).collect();
+        let read = match large.is_empty() {
+            true => read_page(),
+            false => thread::scope(|scope| {
+                let writing = scope.spawn(|| {
+                    let flushed = large.iter().map(|index| (index, self.flush_early(index)));
+                    flushed.for_each(|(index, flushed)| flushed.unwrap_or_else(|error| index.fail(&error)));
+                });
+                let read = read_page();
+                writing.join().unwrap_or_else(|panic| resume_unwind(panic));
+                read
+            }),
         };
         if let Err(error) = &read {
             together.iter().for_each(|index| index.fail(error));

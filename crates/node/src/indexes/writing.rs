@@ -19,7 +19,7 @@ const FLUSH_BYTES_OF_ALL: usize = 64 << 20;
 
 /// Maximum number of bytes of documents of a first build that wait in memory to be written to the disk, and
 /// about that of all indexes.
-const LOAD_BYTES: usize = 64 << 20;
+const LOAD_BYTES: usize = 32 << 20;
 const LOAD_BYTES_OF_ALL: usize = 512 << 20;
 
 /// Time after which changes in memory are written to the disk.
@@ -76,16 +76,18 @@ impl IndexesInner {
         if index.is_ready() { index.copy.status().complete_until } else { 0 }
     }
 
-    /// Writes what an index has in memory, if that is much. It stays complete up to the same time: later rows
-    /// may come in another order than that of their times.
-    pub fn flush_if_large(&self, index: &OpenedIndex) -> Result<(), Error> {
+    /// True if an index has as many times the bytes in memory after which it is written.
+    pub fn has_much(&self, index: &OpenedIndex, times: usize) -> bool {
         let status = index.copy.status();
         let indexes = self.all().len().max(1);
         let bytes_max = FLUSH_BYTES.max(FLUSH_BYTES_OF_ALL / indexes);
         let loaded_max = (LOAD_BYTES_OF_ALL / indexes).clamp(FLUSH_BYTES, LOAD_BYTES);
-        if status.memory_bytes < bytes_max && status.loaded_bytes < loaded_max {
-            return Ok(());
-        }
+        status.memory_bytes >= bytes_max * times || status.loaded_bytes >= loaded_max * times
+    }
+
+    /// Writes what an index has in memory. It stays complete up to the same time: later rows may come in
+    /// another order than that of their times.
+    pub fn flush_early(&self, index: &OpenedIndex) -> Result<(), Error> {
         let flushed = index.copy.flush(FlushMark { complete_until: 0, built: index.is_ready() });
         self.written(index, flushed, |index| index.copy.merge(self.forgotten(index)).map(drop))
     }
