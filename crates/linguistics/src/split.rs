@@ -2,14 +2,67 @@ use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation;
 
+use crate::WordBeginnings;
+
 /// Usual bytes of a part of a text. Most are plain ASCII, also of texts that are not.
 const PART_BYTES: usize = 1 << 10;
 
+/// The byte range of a piece of a text. No word is in two of them.
+enum WordPiece {
+    /// All of it is ASCII.
+    Ascii(Range<usize>),
+    /// It has other characters, too, and no white space.
+    Mixed(Range<usize>),
+}
+
 /// Calls `word` with the byte range of each word of `text`, in order.
 pub(crate) fn words(text: &str, mut word: impl FnMut(Range<usize>)) {
+    pieces(text, |piece| match piece {
+        WordPiece::Ascii(piece) => ascii_words(&text.as_bytes()[piece.clone()], piece.start, &mut word),
+        WordPiece::Mixed(piece) => unicode_words(text, piece, &mut word),
+    });
+}
+
+/// Calls `word` with the byte range of words of `text`, in order, and the number of words before each: with
+/// all words of pieces that are not ASCII, and of the others with those that `beginnings` admits. Those for
+/// whose number of bytes `skip` is true are passed over. Returns the number of words.
+pub(crate) fn admitted_words(
+    text: &str,
+    beginnings: &WordBeginnings,
+    mut skip: impl FnMut(usize) -> bool,
+    mut word: impl FnMut(usize, Range<usize>),
+) -> usize {
+    let mut count = 0;
+    pieces(text, |piece| match piece {
+        WordPiece::Ascii(piece) => {
+            let bytes = &text.as_bytes()[piece.clone()];
+            if skip(bytes.len()) {
+                return;
+            }
+            ascii_word_starts(bytes, |start| {
+                if beginnings.admit(&bytes[start..]) {
+                    let length = bytes[start..].iter().position(|byte| !byte.is_ascii_alphanumeric());
+                    let end = length.map_or(bytes.len(), |length| start + length);
+                    word(count, piece.start + start..piece.start + end);
+                }
+                count += 1;
+            });
+        }
+        WordPiece::Mixed(piece) => unicode_words(text, piece, &mut |range: Range<usize>| {
+            if !skip(range.len()) {
+                word(count, range);
+                count += 1;
+            }
+        }),
+    });
+    count
+}
+
+/// Calls `piece` with the pieces of a text, in order.
+fn pieces(text: &str, mut piece: impl FnMut(WordPiece)) {
     parts(text, |part| match &text[part.clone()] {
-        ascii if ascii.is_ascii() => ascii_words(ascii.as_bytes(), part.start, &mut word),
-        _ => mixed_words(text, part, &mut word),
+        ascii if ascii.is_ascii() => piece(WordPiece::Ascii(part)),
+        _ => mixed_pieces(text, part, &mut piece),
     });
 }
 
@@ -62,6 +115,26 @@ fn ascii_words(text: &[u8], begin: usize, word: &mut impl FnMut(Range<usize>)) {
     block_words(&last);
 }
 
+/// Calls `start` with the place of the first byte of each word of ASCII text.
+fn ascii_word_starts(text: &[u8], mut start: impl FnMut(usize)) {
+    let (mut at, mut is_inside) = (0, 0);
+    let mut block_starts = |block: &[u8; 64]| {
+        let inside = alphanumeric(block);
+        let mut starts = inside & !(inside << 1 | is_inside);
+        while starts != 0 {
+            start(at + starts.trailing_zeros() as usize);
+            starts &= starts - 1;
+        }
+        is_inside = inside >> 63;
+        at += block.len();
+    };
+    let (blocks, rest) = text.as_chunks::<64>();
+    blocks.iter().for_each(&mut block_starts);
+    let mut last = [0; 64];
+    last[..rest.len()].copy_from_slice(rest);
+    block_starts(&last);
+}
+
 /// The letters and digits among ASCII characters, as bits from the lowest on.
 fn alphanumeric(block: &[u8; 64]) -> u64 {
     const EACH: u64 = u64::from_le_bytes([1; 8]);
@@ -80,8 +153,8 @@ fn alphanumeric(block: &[u8; 64]) -> u64 {
     mask
 }
 
-/// Calls `word` with the words of a part of a text that has other characters than those of ASCII, too.
-fn mixed_words(text: &str, part: Range<usize>, word: &mut impl FnMut(Range<usize>)) {
+/// Calls `piece` with the pieces of a part of a text that has other characters than those of ASCII, too.
+fn mixed_pieces(text: &str, part: Range<usize>, piece: &mut impl FnMut(WordPiece)) {
     let is_space = u8::is_ascii_whitespace;
     let mut at = part.start;
     while at < part.end {
@@ -89,12 +162,14 @@ fn mixed_words(text: &str, part: Range<usize>, word: &mut impl FnMut(Range<usize
         let rest = &text.as_bytes()[at..part.end];
         let other = rest.iter().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
         let space_before = rest[..other].iter().rposition(is_space);
-        let piece = if other == rest.len() { other } else { space_before.map_or(0, |space| space + 1) };
+        let mixed = if other == rest.len() { other } else { space_before.map_or(0, |space| space + 1) };
         let end = rest[other..].iter().position(is_space).map_or(rest.len(), |space| other + space);
-        if piece > 0 {
-            ascii_words(&rest[..piece], at, word);
+        if mixed > 0 {
+            piece(WordPiece::Ascii(at..at + mixed));
         }
-        unicode_words(text, at + piece..at + end, word);
+        if mixed < end {
+            piece(WordPiece::Mixed(at + mixed..at + end));
+        }
         at += end;
     }
 }

@@ -51,6 +51,40 @@ impl CachedStemmer {
             slot.change.apply(word);
         });
     }
+
+    /// The start of a stem with which all ASCII words begin that have this stem. Stemmers cut off ends, and
+    /// other changes show in the last letters of the stem: these, and the number of them, are given here.
+    pub(crate) fn beginning<'s>(&self, stem: &'s str) -> &'s str {
+        let (most, letters) = match self.latin() {
+            Some(Algorithm::Dutch) => (2, "bcdfghijklmnpqrstvwxyz"), // maan: man, -heden: -heid
+            Some(Algorithm::English) => (2, "eily"),                 // flies: fli, hoping: hope, dying: die
+            Some(Algorithm::Finnish) => (usize::MAX, "aeiouyäö"),    // yksikko: yksiko
+            Some(Algorithm::French) => (2, "ilnqtux"),               // -emment: -ent, -ication: -iqu
+            Some(Algorithm::Hungarian) => (1, "syz"),                // -ggyal: -gy
+            Some(Algorithm::Italian | Algorithm::Portuguese | Algorithm::Spanish) => (2, "et"), // -enza: -ent
+            Some(Algorithm::Romanian) => (1, "t"),                   // -ism: -ist
+            Some(Algorithm::Turkish) => (1, "ptçıiuü"),              // -b: -p
+            _ => (0, ""),
+        };
+        let mut beginning = stem;
+        for _ in 0..most {
+            let Some(shorter) = beginning.strip_suffix(|letter: char| letters.contains(letter)) else {
+                break;
+            };
+            beginning = shorter;
+        }
+        beginning
+    }
+
+    /// True if some ASCII words have an empty stem, and so no token.
+    pub(crate) fn drops_words(&self) -> bool {
+        self.latin() == Some(Algorithm::Turkish)
+    }
+
+    /// The stemmer of ASCII words.
+    fn latin(&self) -> Option<Algorithm> {
+        self.0.algorithm('a')
+    }
 }
 
 /// Number of cached words per thread; at 32 bytes each, at most 512 KB.
@@ -125,7 +159,18 @@ impl StemChange {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Tags of the languages that have stemmers of ASCII words.
+    const LATIN: &[&str] =
+        &["da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ro", "sv", "tr"];
+
+    /// Ends of words that stemmers of some languages replace, or whose replacements they change again.
+    const ENDS: &str = "abilit|al|amment|ance|ation|atik|aux|barbar|b|c|cs|e|ed|eed|emment|en|ence|encia|enza\
+        |ended|eren|eux|euse|ggy|heden|ic|ica|ical|ies|ii|ilor|ing|ism|iva|iviti|izer|kse|leri|li|lijk|logie\
+        |lost|luk|ment|mma|nnel|ogi|oot|s|sse|ssz|t|tional|ul|urile|ution|uys|y|yant|ying|yle|zzs";
 
     #[test]
     fn stems_are_the_same_whether_remembered_or_not() {
@@ -152,6 +197,24 @@ mod tests {
                 let mut stemmed = word.to_owned();
                 stemming.stem(&mut stemmed);
                 assert_eq!(stemmed, expected, "{word}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn ascii_words_begin_as_their_stems_say(
+            start in "[a-z]{0,6}",
+            ends in prop::collection::vec(prop::sample::select(ENDS.split('|').collect::<Vec<_>>()), 0..4),
+        ) {
+            let word = start + &ends.concat();
+            for tag in LATIN {
+                let language = TextLanguage::from_tag(tag);
+                let stemming = CachedStemmer::new(language).expect("the language has stems");
+                let mut stem = word.clone();
+                stemming.stem(&mut stem);
+                assert!(word.starts_with(stemming.beginning(&stem)), "{tag}: {word} is {stem}");
+                assert!(word.is_empty() || !stem.is_empty() || stemming.drops_words(), "{tag}: {word}");
             }
         }
     }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::iter;
 use std::ops::Range;
 
-use millrace_linguistics::TextToken;
+use millrace_linguistics::{FieldAnalyzer, TextToken, WordBeginnings};
 use millrace_matching::{PositionBits, PositionSet, WordMatcher};
 use millrace_plan::WordPattern;
 
@@ -28,6 +28,8 @@ pub(super) struct QueryTerms {
     written: HashMap<String, PositionSet>,
     /// Patterns that have more words than can be listed.
     patterns: Vec<(PositionSet, WordMatcher)>,
+    /// The beginnings of the words that patterns match.
+    pattern_beginnings: Vec<String>,
     /// Positions of first words.
     firsts: PositionBits,
     /// Positions of last words.
@@ -55,6 +57,10 @@ impl QueryTerms {
                 | WordPattern::Regex(_)
                 | WordPattern::Fuzzy { .. } => {
                     self.patterns.push((PositionSet::of(position), WordMatcher::new(field, word)?));
+                    self.pattern_beginnings.push(match word {
+                        WordPattern::Prefix(prefix) => prefix.clone(),
+                        _ => String::new(),
+                    });
                     continue;
                 }
             };
@@ -103,6 +109,12 @@ impl QueryTerms {
     /// The number of words of a term.
     pub fn length(&self, term: usize) -> usize {
         self.terms[term].len()
+    }
+
+    /// The beginnings of the words of a field that match, if `analyzer` is the field's.
+    pub fn beginnings(&self, analyzer: &FieldAnalyzer) -> WordBeginnings {
+        let written = self.written.keys().chain(&self.pattern_beginnings);
+        analyzer.beginnings(self.stems.keys().map(String::as_str), written.map(String::as_str))
     }
 
     /// The query words that a token matches; `None` if there are none.
