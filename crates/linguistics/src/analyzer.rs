@@ -167,7 +167,7 @@ impl FieldAnalyzer {
     }
 
     /// The beginnings of ASCII words whose token has one of the `stems` as its text, or whose folded form
-    /// begins with one of `written`.
+    /// begins with one of `written`: for [`FieldAnalyzer::admitted_words`].
     pub fn beginnings<'b>(
         &self,
         stems: impl Iterator<Item = &'b str>,
@@ -175,19 +175,20 @@ impl FieldAnalyzer {
     ) -> WordBeginnings {
         let stemming = self.stemming.as_ref();
         if stemming.is_some_and(CachedStemmer::drops_words) {
-            // Words that are passed over would be counted although they have no token.
+            // No word may be passed over, since it would be counted also where it has no token.
             return WordBeginnings::new(std::iter::once(""));
         }
         let of_stems = stems.map(|stem| stemming.map_or(stem, |stemming| stemming.beginning(stem)));
         WordBeginnings::new(of_stems.chain(written).filter(|beginning| beginning.is_ascii()))
     }
 
-    /// Calls `sink` with the byte range of words of `text` in order, and the number of words before each,
-    /// for an analyzer that [goes by words](FieldAnalyzer::is_by_word); [`FieldAnalyzer::word_token`] gives
-    /// its token. Words that begin otherwise are passed over, and have a token. Returns the number of words.
+    /// Calls `sink` with words of `text` in order, for an analyzer that
+    /// [goes by words](FieldAnalyzer::is_by_word): the number of words before each and its byte range, of
+    /// which [`FieldAnalyzer::word_token`] makes its token. Words that are passed over begin otherwise, and
+    /// have a token. Returns the number of words.
     ///
-    /// `skip` is asked for a piece of the text or a word, with the number of its bytes, and true passes over
-    /// it without counting its words.
+    /// `skip` is asked, with a number of bytes, for pieces of the text and for words among them; true passes
+    /// over them without counting.
     pub fn admitted_words(
         &self,
         text: &str,

@@ -1,62 +1,59 @@
-/// Beginnings of words, by which the words of a text that may be looked for are told from all others.
+/// First letters of ASCII words that may be looked for, by which these are told from the other words of a
+/// text.
 #[derive(Debug)]
 pub struct WordBeginnings {
-    /// A bit for each two ASCII characters: 1 if they can be the first ones of such a word and what follows
-    /// it.
-    pairs: [u64; 1 << 8],
-    /// The beginnings in small letters, in order, none of which begins with another. Empty if the pairs alone
-    /// decide.
-    compared: Vec<String>,
+    /// A bit for each three characters: 1 if such a word, with what follows it, can begin with them.
+    bits: [u64; 1 << 9],
 }
 
 impl WordBeginnings {
-    /// Number of beginnings that are compared with a word: of more of them, most pairs begin one.
-    const COMPARED_MAX: usize = 64;
-
-    /// Prepares beginnings of ASCII characters, in either case; an empty one is that of every word.
+    /// Collects beginnings of ASCII characters, in either case; an empty one is that of every word.
     pub(crate) fn new<'b>(beginnings: impl Iterator<Item = &'b str>) -> Self {
-        let mut compared: Vec<String> = beginnings.map(str::to_ascii_lowercase).collect();
-        compared.sort_unstable();
-        compared.dedup_by(|next, kept| next.starts_with(kept.as_str()));
-        let mut pairs = [0u64; 1 << 8];
-        for beginning in &compared {
-            let [first, second] = [0, 1].map(|at: usize| either_case(beginning.as_bytes().get(at).copied()));
-            for pair in first.iter().flat_map(|first| second.iter().map(move |second| pair(*first, *second)))
-            {
-                pairs[pair / 64] |= 1 << (pair % 64);
+        let mut bits = [0u64; 1 << 9];
+        for beginning in beginnings {
+            let first = place(beginning.as_bytes());
+            let open = 3 - beginning.len().min(3);
+            // The places of all that begin with fewer characters are in a row.
+            for place in first..first + (1 << (5 * open)) {
+                bits[place / 64] |= 1 << (place % 64);
             }
         }
-        if compared.len() > Self::COMPARED_MAX || compared.iter().any(String::is_empty) {
-            compared.clear();
-        }
-        WordBeginnings { pairs, compared }
+        WordBeginnings { bits }
     }
 
-    /// True if the word that is first in this ASCII text may be looked for.
+    /// False if the word at the start of this ASCII text begins otherwise. True for some other words, too.
     #[inline]
     pub(crate) fn admit(&self, text: &[u8]) -> bool {
-        let [first, second] = [0, 1].map(|at: usize| text.get(at).copied().unwrap_or_default());
-        let pair = pair(first, second);
-        self.pairs[pair / 64] >> (pair % 64) & 1 == 1 && (self.compared.is_empty() || self.begins(text))
-    }
-
-    /// True if the text begins with one of those that are compared: it can only be the last that does not
-    /// come after the text, since none begins with another.
-    fn begins(&self, text: &[u8]) -> bool {
-        let start = |length: usize| text.iter().take(length).map(u8::to_ascii_lowercase);
-        let after =
-            self.compared.partition_point(|beginning| beginning.bytes().cmp(start(beginning.len())).is_le());
-        let last = after.checked_sub(1).map(|at| &self.compared[at]);
-        last.is_some_and(|beginning| beginning.bytes().eq(start(beginning.len())))
+        let place = place(text);
+        self.bits[place / 64] >> (place % 64) & 1 == 1
     }
 }
 
-/// The number of a pair of ASCII characters.
-fn pair(first: u8, second: u8) -> usize {
-    usize::from(first & 0x7f) << 7 | usize::from(second & 0x7f)
+/// The place of the first three characters of an ASCII text, by the five bits of each that are the same for
+/// a small and a capital letter.
+fn place(text: &[u8]) -> usize {
+    let bits = |at: usize| text.get(at).map_or(0, |byte| usize::from(byte & 0x1f));
+    bits(0) << 10 | bits(1) << 5 | bits(2)
 }
 
-/// A letter in both cases; all characters in place of none.
-fn either_case(letter: Option<u8>) -> Vec<u8> {
-    letter.map_or_else(|| (0..128).collect(), |letter| vec![letter, letter.to_ascii_uppercase()])
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(beginnings: &str, text: &str, expected: &str) {
+        let beginnings = WordBeginnings::new(beginnings.split(' '));
+        let admitted = text.split(' ').filter(|word| beginnings.admit(word.as_bytes()));
+        assert_eq!(admitted.collect::<Vec<_>>().join(" "), expected);
+    }
+
+    #[test]
+    fn words_with_these_first_letters_are_admitted() {
+        check("budget", "budget BUDGET, Budapest bu bu. bad a 7", "budget BUDGET, Budapest");
+        check("ho Man", "ho Hope h, how hi man, MANY ma map", "ho Hope how man, MANY");
+        check("s x1", "s S. some x1 X1a x2 x t", "s S. some x1 X1a");
+        check("", "a B 7", "a B 7");
+        let none = WordBeginnings::new(std::iter::empty());
+        assert!(!none.admit(b"a") && !none.admit(b"budget"));
+    }
 }

@@ -23,9 +23,11 @@ pub(crate) fn words(text: &str, mut word: impl FnMut(Range<usize>)) {
     });
 }
 
-/// Calls `word` with the byte range of words of `text`, in order, and the number of words before each: with
-/// all words of pieces that are not ASCII, and of the others with those that `beginnings` admits. Those for
-/// whose number of bytes `skip` is true are passed over. Returns the number of words.
+/// Calls `word` with the number of words before and the byte range of words of `text`, in order: of those that
+/// `beginnings` admits, and of all in pieces that are not ASCII. Returns the number of words.
+///
+/// `skip` is asked for each piece that is ASCII, and for each of those words, with the number of its bytes;
+/// true passes over it without counting.
 pub(crate) fn admitted_words(
     text: &str,
     beginnings: &WordBeginnings,
@@ -40,10 +42,14 @@ pub(crate) fn admitted_words(
                 return;
             }
             ascii_word_starts(bytes, |start| {
-                if beginnings.admit(&bytes[start..]) {
-                    let length = bytes[start..].iter().position(|byte| !byte.is_ascii_alphanumeric());
-                    let end = length.map_or(bytes.len(), |length| start + length);
-                    word(count, piece.start + start..piece.start + end);
+                let rest = &bytes[start..];
+                if beginnings.admit(rest) {
+                    let length = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+                    if skip(length) {
+                        return;
+                    }
+                    let begin = piece.start + start;
+                    word(count, begin..begin + length);
                 }
                 count += 1;
             });
@@ -88,16 +94,14 @@ pub(crate) fn parts(text: &str, mut part: impl FnMut(Range<usize>)) {
     }
 }
 
-/// Calls `word` with the words of ASCII text that begins at `begin`. Its bytes are classified 64 at a time,
-/// which costs less than a branch for each.
+/// Calls `word` with the words of ASCII text that begins at `begin`.
 fn ascii_words(text: &[u8], begin: usize, word: &mut impl FnMut(Range<usize>)) {
-    let (mut at, mut start, mut is_inside) = (begin, begin, false);
-    let mut block_words = |block: &[u8; 64]| {
-        let inside = alphanumeric(block);
+    let (mut start, mut is_inside) = (begin, false);
+    ascii_blocks(text, |at, inside| {
         // Where a byte is not of the kind of the one before it.
         let mut changes = inside ^ (inside << 1 | u64::from(is_inside));
         while changes != 0 {
-            let change = at + changes.trailing_zeros() as usize;
+            let change = begin + at + changes.trailing_zeros() as usize;
             changes &= changes - 1;
             if is_inside {
                 word(start..change);
@@ -105,34 +109,33 @@ fn ascii_words(text: &[u8], begin: usize, word: &mut impl FnMut(Range<usize>)) {
             start = change;
             is_inside = !is_inside;
         }
-        at += block.len();
-    };
-    let (blocks, rest) = text.as_chunks::<64>();
-    blocks.iter().for_each(&mut block_words);
-    // Ends a word at the end of the text, too: the zeros after it are of no word.
-    let mut last = [0; 64];
-    last[..rest.len()].copy_from_slice(rest);
-    block_words(&last);
+    });
 }
 
 /// Calls `start` with the place of the first byte of each word of ASCII text.
 fn ascii_word_starts(text: &[u8], mut start: impl FnMut(usize)) {
-    let (mut at, mut is_inside) = (0, 0);
-    let mut block_starts = |block: &[u8; 64]| {
-        let inside = alphanumeric(block);
-        let mut starts = inside & !(inside << 1 | is_inside);
+    let mut last_inside = 0;
+    ascii_blocks(text, |at, inside| {
+        let mut starts = inside & !(inside << 1 | last_inside);
+        last_inside = inside >> 63;
         while starts != 0 {
             start(at + starts.trailing_zeros() as usize);
             starts &= starts - 1;
         }
-        is_inside = inside >> 63;
-        at += block.len();
-    };
+    });
+}
+
+/// Calls `block` with the place of each 64 bytes of ASCII text, and their letters and digits as bits from the
+/// lowest on: to classify them together costs less than a branch for each. After the text comes at least one
+/// byte that is neither, so that its last word ends.
+fn ascii_blocks(text: &[u8], mut block: impl FnMut(usize, u64)) {
     let (blocks, rest) = text.as_chunks::<64>();
-    blocks.iter().for_each(&mut block_starts);
+    for (number, bytes) in blocks.iter().enumerate() {
+        block(64 * number, alphanumeric(bytes));
+    }
     let mut last = [0; 64];
     last[..rest.len()].copy_from_slice(rest);
-    block_starts(&last);
+    block(64 * blocks.len(), alphanumeric(&last));
 }
 
 /// The letters and digits among ASCII characters, as bits from the lowest on.

@@ -52,18 +52,18 @@ impl CachedStemmer {
         });
     }
 
-    /// The start of a stem with which all ASCII words begin that have this stem. Stemmers cut off ends, and
-    /// other changes show in the last letters of the stem: these, and the number of them, are given here.
+    /// The start of a stem with which all ASCII words begin that have this stem. Stemmers cut off ends. What
+    /// else they change is among the last letters of the stem: here are their greatest number, and all letters
+    /// that may be among them.
     pub(crate) fn beginning<'s>(&self, stem: &'s str) -> &'s str {
         let (most, letters) = match self.latin() {
             Some(Algorithm::Dutch) => (2, "bcdfghijklmnpqrstvwxyz"), // maan: man, -heden: -heid
             Some(Algorithm::English) => (2, "eily"),                 // flies: fli, hoping: hope, dying: die
-            Some(Algorithm::Finnish) => (usize::MAX, "aeiouyäö"),    // yksikko: yksiko
+            Some(Algorithm::Finnish) => (usize::MAX, "aeiouy"),      // yksikko: yksiko
             Some(Algorithm::French) => (2, "ilnqtux"),               // -emment: -ent, -ication: -iqu
             Some(Algorithm::Hungarian) => (1, "syz"),                // -ggyal: -gy
-            Some(Algorithm::Italian | Algorithm::Portuguese | Algorithm::Spanish) => (2, "et"), // -enza: -ent
+            Some(Algorithm::Italian | Algorithm::Spanish) => (2, "et"), // -enza: -ent, -arla: -are
             Some(Algorithm::Romanian) => (1, "t"),                   // -ism: -ist
-            Some(Algorithm::Turkish) => (1, "ptçıiuü"),              // -b: -p
             _ => (0, ""),
         };
         let mut beginning = stem;
@@ -76,7 +76,8 @@ impl CachedStemmer {
         beginning
     }
 
-    /// True if some ASCII words have an empty stem, and so no token.
+    /// True if some ASCII words have an empty stem, and so no token. [`CachedStemmer::beginning`] is for the
+    /// other languages.
     pub(crate) fn drops_words(&self) -> bool {
         self.latin() == Some(Algorithm::Turkish)
     }
@@ -163,14 +164,14 @@ mod tests {
 
     use super::*;
 
-    /// Tags of the languages that have stemmers of ASCII words.
-    const LATIN: &[&str] =
-        &["da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ro", "sv", "tr"];
+    /// Tags of the languages whose ASCII words all have stems.
+    const LATIN: &[&str] = &["da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ro", "sv"];
 
     /// Ends of words that stemmers of some languages replace, or whose replacements they change again.
-    const ENDS: &str = "abilit|al|amment|ance|ation|atik|aux|barbar|b|c|cs|e|ed|eed|emment|en|ence|encia|enza\
-        |ended|eren|eux|euse|ggy|heden|ic|ica|ical|ies|ii|ilor|ing|ism|iva|iviti|izer|kse|leri|li|lijk|logie\
-        |lost|luk|ment|mma|nnel|ogi|oot|s|sse|ssz|t|tional|ul|urile|ution|uys|y|yant|ying|yle|zzs";
+    const ENDS: &str = "abilit|al|amment|ance|arla|at|ation|ator|aux|bl|c|cs|e|ed|eed|emment|en|ence|encia\
+        |enza|ended|eren|eus|euse|ggy|heden|ic|ica|ical|ies|ii|ilor|ing|ism|iva|iviti|izer|kkio|kse|li|lijk\
+        |logie|lost|luk|ment|mma|ni|nnel|ogi|oot|ri|s|ssa|sse|ssz|t|tional|ul|urile|ution|uys|y|yant|ying|yle\
+        |zzs";
 
     #[test]
     fn stems_are_the_same_whether_remembered_or_not() {
@@ -202,6 +203,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
         #[test]
         fn ascii_words_begin_as_their_stems_say(
             start in "[a-z]{0,6}",
@@ -214,7 +217,7 @@ mod tests {
                 let mut stem = word.clone();
                 stemming.stem(&mut stem);
                 assert!(word.starts_with(stemming.beginning(&stem)), "{tag}: {word} is {stem}");
-                assert!(word.is_empty() || !stem.is_empty() || stemming.drops_words(), "{tag}: {word}");
+                assert!(word.is_empty() || !stem.is_empty() && !stemming.drops_words(), "{tag}: {word}");
             }
         }
     }

@@ -250,9 +250,9 @@ impl FieldHighlighter {
             .map_or(WordOutcome::Unmatched, |matched| WordOutcome::Matched(Arc::new(matched)))
     }
 
-    /// Calls `sink` with tokens of a text and their outcomes, in order, and the number of words before each:
-    /// with all that match, and all words that have no token. Those for whose number of bytes `skip` is true
-    /// are passed over. Returns the number of words.
+    /// Calls `sink` with words of a text and their outcomes, in order, and the number of words before each:
+    /// with all that match or have no token, and some others. Returns the number of words. `skip` is that of
+    /// [`FieldAnalyzer::admitted_words`].
     fn each_outcome(
         &self,
         text: &str,

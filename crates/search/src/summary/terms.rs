@@ -28,8 +28,6 @@ pub(super) struct QueryTerms {
     written: HashMap<String, PositionSet>,
     /// Patterns that have more words than can be listed.
     patterns: Vec<(PositionSet, WordMatcher)>,
-    /// The beginnings of the words that patterns match.
-    pattern_beginnings: Vec<String>,
     /// Positions of first words.
     firsts: PositionBits,
     /// Positions of last words.
@@ -57,10 +55,6 @@ impl QueryTerms {
                 | WordPattern::Regex(_)
                 | WordPattern::Fuzzy { .. } => {
                     self.patterns.push((PositionSet::of(position), WordMatcher::new(field, word)?));
-                    self.pattern_beginnings.push(match word {
-                        WordPattern::Prefix(prefix) => prefix.clone(),
-                        _ => String::new(),
-                    });
                     continue;
                 }
             };
@@ -111,10 +105,11 @@ impl QueryTerms {
         self.terms[term].len()
     }
 
-    /// The beginnings of the words of a field that match, if `analyzer` is the field's.
+    /// The beginnings of the words that match in texts of this analyzer.
     pub fn beginnings(&self, analyzer: &FieldAnalyzer) -> WordBeginnings {
-        let written = self.written.keys().chain(&self.pattern_beginnings);
-        analyzer.beginnings(self.stems.keys().map(String::as_str), written.map(String::as_str))
+        let of_patterns = self.patterns.iter().map(|(_, matcher)| matcher.prefix());
+        let written = self.written.keys().map(String::as_str).chain(of_patterns);
+        analyzer.beginnings(self.stems.keys().map(String::as_str), written)
     }
 
     /// The query words that a token matches; `None` if there are none.

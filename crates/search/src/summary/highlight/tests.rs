@@ -1,5 +1,6 @@
 //! Marks of texts of which most words are only counted, beside those with all words compared.
 
+use std::cell::Cell;
 use std::iter;
 
 use millrace_linguistics::TextLanguage;
@@ -43,7 +44,8 @@ const WORDS: &str = "fly flies Flying budget BUDGETS plan planned planes man maa
     Haus Häuser";
 
 /// Separators of words in texts.
-const GAPS: &[&str] = &[" ", " ", " ", "\n", ", ", ".", "-", "_", " — ", "—", " ' ", "\u{ad}", ""];
+const GAPS: &[&str] =
+    &[" ", " ", " ", "\n", ", ", ".", "-", "_", " — ", "—", " ' ", "\u{301} ", "\u{ad}", ""];
 
 fn schema() -> Arc<Schema> {
     let files = BTreeMap::from([
@@ -60,7 +62,7 @@ fn condition(field: &str, kind: usize, [first, second]: [&str; 2]) -> String {
     let operator = match kind {
         0 => return format!("{field} in ('{first}', '{second}')"),
         1 => return format!("weightedSet({field}, {{'{first}': 1, '{second}x': 2}})"),
-        2 => return format!("{field} matches '^{start}.*s$'"),
+        2 => format!("({{distance: 2}}near('{first}', !'{second}'))"),
         3 => format!("phrase('{first}', '{second}')"),
         4 => format!("({{distance: 3}}near('{first}', '{second}'))"),
         5 => format!("({{distance: 5}}onear('{first}', phrase('{second}', '{first}')))"),
@@ -68,7 +70,7 @@ fn condition(field: &str, kind: usize, [first, second]: [&str; 2]) -> String {
         7 => format!("({{prefix: true}}'{start}')"),
         8 => format!("({{suffix: true}}'{start}')"),
         9 => format!("({{substring: true}}'{start}')"),
-        10 => format!("fuzzy('{first}')"),
+        10 => format!("({{prefixLength: 2}}fuzzy('{first}'))"),
         11 => format!("({{stem: false}}'{first}')"),
         12 => format!("({{accentDrop: false}}'{first}')"),
         _ => format!("'{first}'"),
@@ -86,6 +88,27 @@ fn plan(schema: &Arc<Schema>, language: &str, condition: &str) -> Option<Plan> {
     let query = Query::from_parameters(parameters, &QueryLimits::default())
         .unwrap_or_else(|error| panic!("{condition}: {error}"));
     Plan::new(Arc::new(query), schema, &PlanContext::standalone()).ok()
+}
+
+fn highlighter(schema: &Schema, plan: &Plan, language: &str, field: &str) -> FieldHighlighter {
+    let analyzer = FieldAnalyzer::new(&schema.fields[field].matching, TextLanguage::from_tag(language));
+    FieldHighlighter::new(plan, field, analyzer).expect("the patterns are right")
+}
+
+#[test]
+fn time_is_asked_for_where_a_text_has_no_white_space() {
+    let schema = schema();
+    let plan = plan(&schema, "en", "stemmed contains 'budget'").expect("the field takes the condition");
+    let highlighter = highlighter(&schema, &plan, "en", "stemmed");
+    let text = "budget,".repeat(100_000);
+    let asked = Cell::new(0);
+    let marks = |times: usize| {
+        let stop = || asked.replace(asked.get() + 1) >= times;
+        highlighter.marks(&text, &stop).marks.len()
+    };
+    assert_eq!(marks(usize::MAX), 100_000);
+    assert!(asked.take() >= text.len() / BYTES_PER_STOP);
+    assert_eq!(marks(5), 0, "there are no marks once the time is over");
 }
 
 fn words() -> impl Strategy<Value = &'static str> {
@@ -112,8 +135,7 @@ proptest! {
         };
         let text: String = text.iter().flat_map(|(word, gap)| [*word, *gap]).collect();
         let text = text.repeat(times);
-        let analyzer = FieldAnalyzer::new(&schema.fields[field].matching, TextLanguage::from_tag(language));
-        let mut highlighter = FieldHighlighter::new(&plan, field, analyzer).expect("the patterns are right");
+        let mut highlighter = highlighter(&schema, &plan, language, field);
         let quick = format!("{:?}", highlighter.marks(&text, &|| false));
         highlighter.beginnings = highlighter.analyzer.beginnings(iter::empty(), iter::once(""));
         highlighter.outcomes = WordOutcomes::default();
