@@ -77,27 +77,35 @@ pub(crate) fn text(order: &TextOrder, text: &str, key: &mut Vec<u8>) {
 /// Keys of texts in one order. Those in the order of a locale are kept, since texts repeat, and making such a
 /// key takes much longer than finding it here.
 #[derive(Default)]
-pub(crate) struct TextKeys(HashMap<String, Vec<u8>>);
+pub(crate) struct TextKeys {
+    kept: HashMap<String, Vec<u8>>,
+    kept_max: usize,
+}
 
 impl TextKeys {
-    /// Number of texts whose keys are kept.
+    /// Number of texts whose keys are kept in one pass, in all orders together.
     const TEXTS_MAX: usize = 1 << 10;
 
     /// Bytes of a text up to which its key is kept.
     const BYTES_MAX: usize = 64;
+
+    /// Creates an empty one, for one of this many orders.
+    pub(crate) fn of_orders(orders: usize) -> Self {
+        TextKeys { kept: HashMap::new(), kept_max: Self::TEXTS_MAX / orders.max(1) }
+    }
 
     /// Appends the key of a text in the order, which is the same in all calls.
     pub(crate) fn append(&mut self, order: &TextOrder, text: &str, key: &mut Vec<u8>) {
         if !matches!(order, TextOrder::Collated(_)) || text.len() > Self::BYTES_MAX {
             return self::text(order, text, key);
         }
-        if let Some(known) = self.0.get(text) {
-            return key.extend_from_slice(known);
+        if let Some(kept) = self.kept.get(text) {
+            return key.extend_from_slice(kept);
         }
         let start = key.len();
         self::text(order, text, key);
-        if self.0.len() < Self::TEXTS_MAX {
-            self.0.insert(text.to_owned(), key[start..].to_owned());
+        if self.kept.len() < self.kept_max {
+            self.kept.insert(text.to_owned(), key[start..].to_owned());
         }
     }
 }
@@ -172,7 +180,7 @@ mod tests {
     fn keys_that_are_kept_are_those_that_are_made() {
         let order = TextOrder::Collated(LocaleCollation::new("en", "TERTIARY").unwrap());
         let texts = (0..1500).map(|number| format!("{}{}", number % 1200, "É".repeat(number % 40)));
-        let mut keys = TextKeys::default();
+        let mut keys = TextKeys::of_orders(4);
         for value in texts.clone().chain(texts) {
             let mut kept = vec![7];
             keys.append(&order, &value, &mut kept);

@@ -101,7 +101,8 @@ impl PreparedOrder {
         let mut first = FirstDocuments { memory: &self.memory, wanted, best: BinaryHeap::new() };
         let keys = vec![SortValue::First; self.keys.len()];
         let mut candidate = SortedHit { keys, score: 0.0, chunk: 0, document: 0 };
-        let mut known: Vec<TextKeys> = self.keys.iter().map(|_| TextKeys::default()).collect();
+        let orders = self.keys.len();
+        let mut known: Vec<TextKeys> = self.keys.iter().map(|_| TextKeys::of_orders(orders)).collect();
         let mut scores = scores.iter();
         for chunks in matches.chunks.chunks(CHUNKS_TOGETHER) {
             if stop() {
