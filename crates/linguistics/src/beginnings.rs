@@ -1,5 +1,4 @@
-/// First letters of ASCII words that may be looked for, by which these are told from the other words of a
-/// text.
+/// First letters of ASCII words that may be looked for, by which the other words of a text are passed over.
 #[derive(Debug)]
 pub struct WordBeginnings {
     /// A bit for each three characters: 1 if such a word, with what follows it, can begin with them.

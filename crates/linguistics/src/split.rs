@@ -23,8 +23,8 @@ pub(crate) fn words(text: &str, mut word: impl FnMut(Range<usize>)) {
     });
 }
 
-/// Calls `word` with the number of words before and the byte range of words of `text`, in order: of those that
-/// `beginnings` admits, and of all in pieces that are not ASCII. Returns the number of words.
+/// Calls `word` with the number of words before and the byte range of words of `text`, in order: of those
+/// that `beginnings` admits, and of all in pieces that are not ASCII. Returns the number of words.
 ///
 /// `skip` is asked for each piece that is ASCII, and for each of those words, with the number of its bytes;
 /// true passes over it without counting.

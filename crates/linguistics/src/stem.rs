@@ -53,8 +53,8 @@ impl CachedStemmer {
     }
 
     /// The start of a stem with which all ASCII words begin that have this stem. Stemmers cut off ends. What
-    /// else they change is among the last letters of the stem: here are their greatest number, and all letters
-    /// that may be among them.
+    /// else they change is among the last letters of the stem: here are their greatest number, and all
+    /// letters that may be among them.
     pub(crate) fn beginning<'s>(&self, stem: &'s str) -> &'s str {
         let (most, letters) = match self.latin() {
             Some(Algorithm::Dutch) => (2, "bcdfghijklmnpqrstvwxyz"), // maan: man, -heden: -heid
