@@ -14,9 +14,9 @@ use crate::package_settings::PackageSettings;
 use crate::resolve::DeclaredSchemas;
 use crate::suggest::did_you_mean;
 use crate::{
-    EmbedderConfig, Error, FederationConfig, FieldGenerator, IndexServiceConfig, InputDef, InputType,
-    InvalidNames, LanguageModelConfig, ModelExecution, PackageFindings, PackageMistakes, QueryProfiles,
-    Schema, SearchChain, SignificanceModels, SourceTarget, ValidationOverride,
+    EmbedderConfig, Error, FederationConfig, FieldGenerator, HandlerBinding, IndexServiceConfig, InputDef,
+    InputType, InvalidNames, LanguageModelConfig, ModelExecution, PackageFindings, PackageMistakes,
+    QueryProfiles, Schema, SearchChain, SignificanceModels, SourceTarget, ValidationOverride,
 };
 use crate::{overrides, parse, resolve, services, xml};
 
@@ -247,6 +247,8 @@ pub struct ContainerCluster {
     pub search: bool,
     /// True if `<document-api>` is present.
     pub document_api: bool,
+    /// Further paths of handlers, of all container clusters.
+    pub bindings: Vec<HandlerBinding>,
     /// True if the rate limiting searcher is in a chain: queries over their client's stated quota are
     /// rejected.
     pub limits_rates: bool,

@@ -26,6 +26,7 @@
 //! This crate is independent of documents' values, queries, and storage.
 
 mod application;
+mod binding;
 pub mod change;
 mod embedder;
 mod error;
@@ -52,6 +53,7 @@ pub use application::{
     Application, ApplicationClients, ApplicationDraft, ClusterDocument, ContainerCluster, ContentCluster,
     ContentTuning, DocumentMode, SnippetLengths, SnippetSettings,
 };
+pub use binding::{BoundHandler, HandlerBinding};
 pub use embedder::{
     ColbertTokens, EmbedderConfig, EmbedderImplementation, EmbedderKind, EmbeddingService, ModelExecution,
     ModelFile, PrependTexts, RemoteModel, TokenPooling, TransformerConfig, TransformerNames,

@@ -277,6 +277,7 @@ fn choose_container(
     }
     let search = containers.iter().any(|(_, container)| container.search);
     let document_api = containers.iter().any(|(_, container)| container.document_api);
+    let bindings = containers.iter().flat_map(|(_, container)| container.bindings.clone()).collect();
     let limits_rates = containers.iter().any(|(_, container)| container.limits_rates);
     let checks_encoding = containers.iter().any(|(_, container)| container.checks_encoding);
     let assistants = containers.iter().any(|(_, container)| container.assistants);
@@ -299,6 +300,7 @@ fn choose_container(
         containers.into_iter().nth(chosen).map(|(_, container)| container).unwrap_or_default();
     container.search = search;
     container.document_api = document_api;
+    container.bindings = bindings;
     container.limits_rates = limits_rates;
     container.checks_encoding = checks_encoding;
     container.assistants = assistants;

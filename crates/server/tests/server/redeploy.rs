@@ -3,7 +3,7 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::support::{NOTE, SERVICES, TestServer};
+use crate::support::{NOTE, SERVICES, TestServer, services_with};
 
 #[test]
 fn a_new_field_and_a_new_rank_profile() {
@@ -158,6 +158,27 @@ fn files_of_a_session_say_what_became_of_them() {
     assert_eq!(server.config(Method::GET, &format!("{content}/files/b.txt")).0, 404);
     assert_eq!(server.config(Method::PUT, &format!("{content}/files/b.txt")).0, 200);
     assert_eq!(status("files/b.txt")["status"], json!("new"));
+}
+
+#[test]
+fn handlers_answer_at_the_paths_that_an_application_binds_them_to() {
+    let server = TestServer::with_notes();
+    let find = "/find/notes?yql=select+*+from+note+where+true&streaming.groupname=ann&timeout=60s";
+    let note = "/api/document/v1/n/note/group/ann/1";
+    server.put("/document/v1/n/note/group/ann/1", r#"{"title":"one"}"#);
+    assert_eq!((server.get(find).0, server.get(note).0), (404, 404), "nothing is bound yet");
+    let bound = services_with(
+        "<search><binding>http://*:8080/find/*</binding></search>
+<document-api><binding>http://*/api</binding></document-api>",
+    );
+    let (status, answer) = server.deploy(&[("services.xml", &bound), ("schemas/note.sd", NOTE)]);
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(server.get(find).1["root"]["fields"]["totalCount"], json!(1));
+    assert_eq!(server.get(note).1["fields"]["title"], json!("one"));
+    assert_eq!(server.get("/document/v1/n/note/group/ann/1").0, 200, "their own paths stay");
+    let nowhere = services_with("<search><binding>find</binding></search>");
+    let (status, answer) = server.deploy(&[("services.xml", &nowhere), ("schemas/note.sd", NOTE)]);
+    assert!(status == 400 && answer.to_string().contains("the binding 'find' has no path"), "{answer}");
 }
 
 #[test]
