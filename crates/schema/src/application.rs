@@ -310,13 +310,26 @@ pub struct ContentCluster {
     pub indexes: Option<IndexServiceConfig>,
 }
 
-/// Size of dynamic summaries, as far as services.xml sets it.
+/// Size and markup of dynamic summaries, as far as services.xml sets them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SnippetSettings {
     /// Lengths for fields without settings of their own.
     pub usual: SnippetLengths,
     /// Lengths for single fields, by name; what they leave out has its default, not the value of `usual`.
     pub fields: BTreeMap<String, SnippetLengths>,
+    /// Markup in the summaries of all fields.
+    pub markup: SummaryMarkup,
+}
+
+/// Markup in document summaries, as far as services.xml sets it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SummaryMarkup {
+    /// Text before a word that the query matches.
+    pub open: Option<String>,
+    /// Text after the word.
+    pub close: Option<String>,
+    /// Text in place of what a dynamic summary leaves out.
+    pub separator: Option<String>,
 }
 
 /// Size of the dynamic summary of a field. Lengths are in bytes.

@@ -51,7 +51,7 @@ mod xml;
 
 pub use application::{
     Application, ApplicationClients, ApplicationDraft, ClusterDocument, ContainerCluster, ContentCluster,
-    ContentTuning, DocumentMode, SnippetLengths, SnippetSettings,
+    ContentTuning, DocumentMode, SnippetLengths, SnippetSettings, SummaryMarkup,
 };
 pub use binding::{BoundHandler, HandlerBinding};
 pub use embedder::{

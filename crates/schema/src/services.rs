@@ -13,6 +13,7 @@ mod embedder_settings;
 mod federation;
 pub(crate) mod indexes;
 mod language;
+mod markup;
 mod preprocess;
 #[cfg(test)]
 mod setting_tests;
@@ -60,6 +61,7 @@ pub(crate) struct ServicesFile {
 /// The settings in services.xml that are read by a table, block by block.
 pub fn service_blocks() -> Vec<ServiceBlock> {
     let mut blocks = vec![federation::OPTIONS.documented(), snippets::SETTINGS.documented()];
+    blocks.extend(markup::documented());
     blocks.extend(special_tokens::documented());
     blocks.extend(indexes::documented());
     blocks.push(embedder::TYPES.documented());
@@ -98,6 +100,10 @@ pub(crate) fn read(
     let content = content.into_iter().map(|(_, cluster)| cluster).collect();
     let mut services =
         ServicesFile { container, content, containers_known, content_known, ..ServicesFile::default() };
+    let markup = markup::read(parent, &mut findings.warnings);
+    if let Some(markup) = findings.ok_or_report(markup) {
+        services.content.iter_mut().for_each(|cluster| cluster.snippets.markup = markup.clone());
+    }
     if content_known {
         indexes::read_file(files, &mut services.content, schemas, findings);
         indexes::check(&services.content, findings);
@@ -348,7 +354,9 @@ fn check_element(element: Node<'_, '_>, known: &[KnownElement], findings: &mut P
                 format!("<{name}> in <{parent}>: {reason}"),
             ));
         }
-        ElementSupport::NoEffect(_) if snippets::is_read(element) || special_tokens::is_read(element) => {}
+        ElementSupport::NoEffect(_)
+            if snippets::is_read(element) || markup::is_read(element) || special_tokens::is_read(element) => {
+        }
         ElementSupport::NoEffect(reason) => {
             let place = xml::place(FILE, element);
             findings.warnings.push(format!("{place}: <{name}> has no effect: {reason}"));

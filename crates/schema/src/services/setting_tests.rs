@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::settings::{GivenSetting, ServiceBlock, SettingReader, SettingTable};
-use super::{embedder_settings, federation, language, service_blocks, snippets, special_tokens};
+use super::{embedder_settings, federation, language, markup, service_blocks, snippets, special_tokens};
 
 /// The element of an example.
 fn parse(usage: &str) -> Result<roxmltree::Document<'_>, String> {
@@ -59,6 +59,8 @@ fn every_example_is_read() {
     found.extend(unread(&snippets::SETTINGS));
     found.extend(embedder_settings::TABLES.iter().flat_map(|table| unread(table)));
     found.extend(unread(&embedder_settings::EXECUTION));
+    found.extend(unread(&markup::TAG));
+    found.extend(unread(&markup::BOLD));
     found.extend(unread(&special_tokens::LISTS));
     found.extend(unread(&special_tokens::LIST));
     found.extend(unread(&special_tokens::TOKEN));
@@ -76,6 +78,7 @@ fn every_table_is_documented() {
         include_str!("federation.rs"),
         include_str!("indexes.rs"),
         include_str!("language.rs"),
+        include_str!("markup.rs"),
         include_str!("snippets.rs"),
         include_str!("special_tokens.rs"),
     ];
