@@ -241,6 +241,8 @@ fn declare(schema: &mut Arc<Schema>, features: Option<&BTreeMap<&str, &TensorTyp
 pub struct ContainerCluster {
     /// Id; by default `default` or `container`.
     pub id: String,
+    /// Version of the application by its author's count; empty if there is none.
+    pub version: String,
     /// Port of its http server, if given.
     pub port: Option<u16>,
     /// True if `<search>` is present.

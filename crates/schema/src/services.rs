@@ -22,6 +22,7 @@ mod snippets;
 mod special_tokens;
 mod topology;
 mod tuning;
+mod userdata;
 mod variants;
 
 use std::collections::BTreeMap;
@@ -60,7 +61,11 @@ pub(crate) struct ServicesFile {
 
 /// The settings in services.xml that are read by a table, block by block.
 pub fn service_blocks() -> Vec<ServiceBlock> {
-    let mut blocks = vec![federation::OPTIONS.documented(), snippets::SETTINGS.documented()];
+    let mut blocks = vec![
+        federation::OPTIONS.documented(),
+        snippets::SETTINGS.documented(),
+        userdata::SETTINGS.documented(),
+    ];
     blocks.extend(markup::documented());
     blocks.extend(special_tokens::documented());
     blocks.extend(indexes::documented());
@@ -100,6 +105,8 @@ pub(crate) fn read(
     let content = content.into_iter().map(|(_, cluster)| cluster).collect();
     let mut services =
         ServicesFile { container, content, containers_known, content_known, ..ServicesFile::default() };
+    let version = userdata::read(parent, &mut findings.warnings);
+    services.container.version = findings.ok_or_report(version).unwrap_or_default();
     let markup = markup::read(parent, &mut findings.warnings);
     if let Some(markup) = findings.ok_or_report(markup) {
         services.content.iter_mut().for_each(|cluster| cluster.snippets.markup = markup.clone());
@@ -354,9 +361,7 @@ fn check_element(element: Node<'_, '_>, known: &[KnownElement], findings: &mut P
                 format!("<{name}> in <{parent}>: {reason}"),
             ));
         }
-        ElementSupport::NoEffect(_)
-            if snippets::is_read(element) || markup::is_read(element) || special_tokens::is_read(element) => {
-        }
+        ElementSupport::NoEffect(_) if is_read_config(element) => {}
         ElementSupport::NoEffect(reason) => {
             let place = xml::place(FILE, element);
             findings.warnings.push(format!("{place}: <{name}> has no effect: {reason}"));
@@ -366,6 +371,14 @@ fn check_element(element: Node<'_, '_>, known: &[KnownElement], findings: &mut P
         }
         ElementSupport::Closed => {}
     }
+}
+
+/// True for a config override that has an effect where it stands.
+fn is_read_config(element: Node<'_, '_>) -> bool {
+    snippets::is_read(element)
+        || markup::is_read(element)
+        || special_tokens::is_read(element)
+        || userdata::is_read(element)
 }
 
 /// Name of an element, prefixed by `preprocess:` if it is in that namespace.

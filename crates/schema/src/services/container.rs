@@ -54,6 +54,7 @@ pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut PackageFind
         special_tokens: findings.ok_or_report(special_tokens).unwrap_or_default(),
         // Those of all clusters are read together.
         clients: None,
+        version: String::new(),
         model_evaluation: xml::child(node, "model-evaluation")
             .and_then(|node| findings.ok_or_report(model_evaluation(node))),
     }

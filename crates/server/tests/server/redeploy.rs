@@ -182,6 +182,19 @@ fn handlers_answer_at_the_paths_that_an_application_binds_them_to() {
 }
 
 #[test]
+fn an_application_shows_the_version_that_its_author_gave_it() {
+    let server = TestServer::with_notes();
+    let version = || server.get("/ApplicationStatus").1["application"]["user"]["version"].clone();
+    assert_eq!(version(), json!(""));
+    let config =
+        "<config name='container.handler.observability.application-userdata'><version>42</version></config>";
+    let services = SERVICES.replace("<services version='1.0'>", &format!("<services version='1.0'>{config}"));
+    let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
+    assert!(status == 200 && !answer["log"].to_string().contains("config"), "{answer}");
+    assert_eq!(version(), json!("42"));
+}
+
+#[test]
 fn a_deleted_application_takes_its_documents_along() {
     let server = TestServer::with_notes();
     server.put("/document/v1/n/note/docid/1", "{}");
