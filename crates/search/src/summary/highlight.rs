@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use millrace_linguistics::{FieldAnalyzer, TextToken, WordBeginnings, WordBuffers};
 use millrace_plan::{LeafId, Plan, PlanNode, Predicate};
-use millrace_schema::{SnippetLengths, SnippetSettings};
+use millrace_schema::{SnippetLengths, SnippetSettings, SummaryMarkup};
 
 use super::SummaryError;
 use super::nearness::HighlightNearness;
@@ -65,6 +65,16 @@ impl HighlightStyle {
         }
     }
 
+    /// The style with the markup of the application.
+    fn with_markup(self, markup: &SummaryMarkup) -> Self {
+        HighlightStyle {
+            open: markup.open.clone().unwrap_or(self.open),
+            close: markup.close.clone().unwrap_or(self.close),
+            separator: markup.separator.clone().unwrap_or(self.separator),
+            ..self
+        }
+    }
+
     /// The same style without markup of query words.
     pub(crate) fn without_marks(&self) -> Self {
         HighlightStyle { open: String::new(), close: String::new(), ..self.clone() }
@@ -83,9 +93,9 @@ pub struct HighlightStyles {
 impl HighlightStyles {
     /// The default styles, with the settings of the application.
     pub fn of(settings: &SnippetSettings) -> Self {
-        let styles =
-            settings.fields.iter().map(|(field, lengths)| (field.clone(), HighlightStyle::of(lengths)));
-        HighlightStyles { usual: HighlightStyle::of(&settings.usual), fields: styles.collect() }
+        let style = |lengths: &SnippetLengths| HighlightStyle::of(lengths).with_markup(&settings.markup);
+        let fields = settings.fields.iter().map(|(field, lengths)| (field.clone(), style(lengths)));
+        HighlightStyles { usual: style(&settings.usual), fields: fields.collect() }
     }
 
     /// The same styles without markup of query words.
