@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use millrace_cluster::CLUSTER_DIRECTORY;
+use millrace_env::write_standard_error;
 use millrace_gateway::{NodeServer, Settings};
 use millrace_membership::rest::{self, OperatedCluster, SingleNodeStatus};
 use millrace_membership::{BucketFigures, NodeFigures};
@@ -92,7 +93,9 @@ fn log_to_standard_error(filter: &str) -> Result<(), Error> {
     let parsed =
         EnvFilter::try_new(filter).map_err(|error| Error::Argument(format!("log '{filter}': {error}")))?;
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(colours).with_writer(std::io::stderr).init();
+    // A line that cannot be written is lost. It would be reported by `eprintln!`, which panics then.
+    let log = tracing_subscriber::fmt().with_env_filter(parsed).log_internal_errors(false);
+    log.with_ansi(colours).with_writer(std::io::stderr).init();
     Ok(())
 }
 
@@ -126,9 +129,9 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let (data, config) = server.addresses().map_err(Error::Runtime)?;
     let elastic = server.elastic_address().map_err(Error::Runtime)?;
-    eprintln!("millrace: documents and queries at {data}, deployment at {config}");
+    write_standard_error(format_args!("millrace: documents and queries at {data}, deployment at {config}"));
     if let Some(elastic) = elastic {
-        eprintln!("millrace: Elasticsearch's interfaces at {elastic}");
+        write_standard_error(format_args!("millrace: Elasticsearch's interfaces at {elastic}"));
     }
     let is_open = server.is_open();
     let all = [Some(data), Some(config), elastic].into_iter().flatten();
