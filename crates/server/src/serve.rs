@@ -18,12 +18,11 @@ use rustix::fs::Mode;
 use rustix::process::umask;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 use crate::cluster::{ClusterNode, ClusterSettings};
 use crate::error::Error;
 use crate::file_limit;
-use crate::settings::{ResolvedSettings, ServeArguments};
+use crate::settings::{ResolvedSettings, ServeArguments, log_filter};
 
 /// Time until the process ends for computations whose clients have gone, such as a deployment. Ending them is
 /// as safe as a power failure.
@@ -90,8 +89,7 @@ async fn bind(serving: &Handle, node: &Arc<Node>, settings: Settings) -> Result<
 }
 
 fn log_to_standard_error(filter: &str) -> Result<(), Error> {
-    let parsed =
-        EnvFilter::try_new(filter).map_err(|error| Error::Argument(format!("log '{filter}': {error}")))?;
+    let parsed = log_filter(filter)?;
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     // A line that cannot be written is lost. It would be reported by `eprintln!`, which panics then.
     let log = tracing_subscriber::fmt().with_env_filter(parsed).log_internal_errors(false);
