@@ -35,7 +35,9 @@ pub enum StartError {
     #[error("the last deployment cannot be completed: {0}")]
     Deployment(Error),
     /// The operating system refuses threads.
-    #[error("cannot start threads: {0}; raise the limit of the system (ulimit -u, TasksMax), or lower --threads")]
+    #[error(
+        "cannot start threads: {0}; raise the limit of the system (ulimit -u, TasksMax), or lower --threads"
+    )]
     Threads(std::io::Error),
     /// The store does not open.
     #[error("{0}{cure}", cure = doctor(.0))]
