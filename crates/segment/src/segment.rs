@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +39,10 @@ impl SegmentFile {
     /// It cannot be read, or header, trailer or catalog are damaged. Other parts are checked when they are
     /// read.
     pub fn open(disk: &dyn Disk, path: &Path, number: u64, cache: Arc<SegmentCache>) -> Result<Self, Error> {
-        let file = disk.open(path)?;
+        let file = disk.open(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::corrupt(path, 0, "the file is not there"),
+            _ => Error::Io(error),
+        })?;
         let bytes = file.len()?;
         if bytes < 2 * BLOCK as u64 {
             return Err(Error::corrupt(

@@ -13,7 +13,6 @@ use rustix::fs::{SeekFrom, seek};
 
 use super::journal::{LogEnd, LogEntry, LogKeys, LogTailState, LogVerdict, entries, judge};
 use crate::Error;
-use crate::error::is_no_space;
 
 /// Size of the blocks in which zeros at the end of a log are read.
 const PIECE: usize = 256 << 10;
@@ -70,26 +69,38 @@ impl LogBatches {
 pub(crate) struct TailLogFile {
     path: PathBuf,
     directory: PathBuf,
+    /// It was moved out of its generation, and cut to its whole batches before.
+    is_kept: bool,
 }
 
 impl TailLogFile {
     pub fn of(directory: &Path) -> Self {
-        TailLogFile { path: directory.join(LOG_NAME), directory: directory.to_owned() }
+        TailLogFile { path: directory.join(LOG_NAME), directory: directory.to_owned(), is_kept: false }
     }
 
-    /// A log that was moved out of its generation, under another name.
-    pub fn moved(path: &Path) -> Self {
+    /// The log at a path: that of a generation, or one that was moved out of its generation, under another
+    /// name, to be kept.
+    pub fn at(path: &Path) -> Self {
         let directory = path.parent().unwrap_or(Path::new(".")).to_owned();
-        TailLogFile { path: path.to_owned(), directory }
+        let is_kept = path.file_name().is_none_or(|name| name != LOG_NAME);
+        TailLogFile { path: path.to_owned(), directory, is_kept }
     }
 
     /// Reads the whole batches of the log. Changes nothing; what a crash left after them is left out.
     ///
     /// # Errors
-    /// Those of [`TailLogFile::check`].
+    /// Those of [`TailLogFile::check`]; a kept log does not end with a whole batch.
     pub fn read(&self) -> Result<LogBatches, Error> {
         let (verdict, mut bytes) = self.judge()?;
-        if let LogTailState::Damaged(reason) = verdict.rest {
+        let fault = match verdict.rest {
+            LogTailState::Damaged(reason) => Some(reason),
+            LogTailState::Torn(_) if self.is_kept => Some("the kept log ends within a batch: it was cut"),
+            LogTailState::Blank if self.is_kept && verdict.end.bytes == 0 => {
+                Some("the kept log has no batch: it was cut")
+            }
+            LogTailState::Torn(_) | LogTailState::Blank => None,
+        };
+        if let Some(reason) = fault {
             let (path, offset) = (self.path.clone(), verdict.end.bytes);
             return Err(Error::Corrupt { path, offset, reason: reason.to_owned() });
         }
@@ -251,8 +262,7 @@ impl TailLogFile {
                 offset: 0,
                 reason: "the log of the latest writes is not there".to_owned(),
             },
-            _ if is_no_space(error) => Error::NoSpace { action, reason: error.to_string() },
-            _ => Error::Io { action, reason: error.to_string() },
+            _ => Error::io(&action, error),
         }
     }
 }

@@ -5,6 +5,7 @@ mod ahead;
 mod apart;
 mod arrival;
 mod batches;
+mod checks;
 mod common;
 mod counts;
 mod crash;

@@ -47,7 +47,7 @@ fn names(store: &Store) -> Vec<String> {
 }
 
 /// Files below a directory.
-fn files(directory: &Path) -> Vec<PathBuf> {
+pub fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         match entry.path() {
@@ -59,7 +59,8 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn copy_all(from: &Path, to: &Path) {
+/// Copies all files below a directory.
+pub fn copy_all(from: &Path, to: &Path) {
     for path in files(from) {
         let target = to.join(path.strip_prefix(from).expect("it is below"));
         std::fs::create_dir_all(target.parent().expect("it has one")).expect("made");
