@@ -57,6 +57,12 @@ pub enum Error {
         /// Data directory of the node.
         path: PathBuf,
     },
+    /// The node knows of no cluster yet.
+    #[error("{base} reports no cluster: deploy an application first")]
+    NoCluster {
+        /// Address of the node.
+        base: String,
+    },
     /// The credentials are malformed.
     #[error(transparent)]
     Access(#[from] millrace_access::Error),

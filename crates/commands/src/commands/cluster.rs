@@ -115,7 +115,8 @@ async fn wait(client: &NodeClient, wait: &WaitArguments, output: &CommandOutput)
                 overview.ask_nodes().await;
                 (overview.remaining_work(wait.ideal), overview.away())
             }
-            Err(Error::Client(error)) => (Some(error.to_string()), None),
+            // An application comes to the nodes one after another.
+            Err(error @ (Error::Client(_) | Error::NoCluster { .. })) => (Some(error.to_string()), None),
             Err(error) => return Err(error),
         };
         // Twice in a row: between a new state and its consequences, no node has found out yet that there is
