@@ -150,6 +150,7 @@ fn create_generation(directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
             AppendError::NotDurable(reason) => Error::Io { action: action(), reason },
         },
     )?;
+    TailLogFile::of(directory).mark_begun().map_err(|error| Error::io(&action(), &error))?;
     Ok(Arc::new(tail))
 }
 

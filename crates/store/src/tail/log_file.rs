@@ -23,6 +23,9 @@ pub(crate) const LOG_NAME: &str = "0.jnl";
 /// Prefix of the name of an empty file that gives the byte at which the log ends, even if more bytes follow.
 const END_MARKER: &str = "ends-at-";
 
+/// Name of an empty file beside a log that had a first batch, durably, before any manifest named it.
+const BEGUN: &str = "begun";
+
 /// Number of copies of cut bytes that are kept, the newest ones.
 const COPIES_MAX: usize = 8;
 /// Bytes of one copy: more than a batch has.
@@ -156,6 +159,24 @@ impl TailLogFile {
         synced.map_err(|error| self.failed("sync", &error))
     }
 
+    /// Notes that the log has its first batch: it is damaged if it has none from now on. The directory has
+    /// yet to be synced.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn mark_begun(&self) -> io::Result<()> {
+        File::create(self.directory.join(BEGUN)).map(drop)
+    }
+
+    /// Forgets that the log had a batch.
+    fn unmark_begun(&self) -> io::Result<()> {
+        match fs::remove_file(self.directory.join(BEGUN)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        File::open(&self.directory)?.sync_all()
+    }
+
     /// Cuts a damaged log after the last batch that is whole, though batches that were acknowledged may
     /// follow. They are copied to `copies`. Returns `None` where the log is not damaged.
     ///
@@ -172,6 +193,9 @@ impl TailLogFile {
         let mut cut = self.cut_at(end, written - end);
         cut.copy = Some(self.copy_end(&cut, copies)?);
         self.truncate(end)?;
+        if end == 0 {
+            self.unmark_begun().map_err(|error| self.failed("cut", &error))?;
+        }
         Ok(Some(cut))
     }
 
@@ -220,7 +244,13 @@ impl TailLogFile {
         let markers = self.end_markers().map_err(|error| self.failed("read", &error))?;
         let end = markers.iter().map(|(end, _)| *end).min().unwrap_or(u64::MAX);
         bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
-        Ok((judge(&bytes), bytes))
+        let mut verdict = judge(&bytes);
+        if verdict.end.bytes == 0 && self.directory.join(BEGUN).exists() {
+            verdict.rest = LogTailState::Damaged(
+                "the log has no whole batch, and had one from its beginning: it was cut",
+            );
+        }
+        Ok((verdict, bytes))
     }
 
     fn cut_at(&self, end: u64, bytes: u64) -> LogCut {
