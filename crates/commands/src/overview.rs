@@ -57,7 +57,7 @@ impl ClusterOverview {
                 client.base()
             )));
         }
-        Self::parse(&tree).ok_or_else(|| Error::NoCluster { base: client.base().to_string() })
+        Self::parse(&tree).ok_or_else(|| Error::NoCluster { base: client.base().to_owned() })
     }
 
     fn parse(tree: &Value) -> Option<Self> {

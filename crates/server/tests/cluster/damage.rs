@@ -5,7 +5,7 @@ use std::process::Command;
 
 use hyper::Method;
 
-use crate::nodes::{TestEtcd, count, is_ideal, node, put, services, until};
+use crate::nodes::{TestEtcd, count, ideal_at, is_ideal, node, put, services, until};
 use crate::support::{MILLRACE, NOTE, TestServer};
 
 /// Number of groups; enough for each node to have replicas of some.
@@ -20,7 +20,10 @@ fn a_node_that_cannot_read_its_replicas_leaves_them_to_the_others() {
     for group in 0..GROUPS {
         put(&nodes[0], group, 1);
     }
-    until("replicated", &true, || is_ideal(&nodes[0], &nodes[1]) && is_ideal(&nodes[0], &nodes[2]));
+    until("replicated", &true, || {
+        let at = ideal_at(&nodes[0]);
+        at.is_some() && nodes[1..].iter().all(|node| ideal_at(node) == at)
+    });
     // Its documents are in files from then on.
     let (status, answer) = nodes[0].config(Method::POST, "/snapshot/v1/?name=sealed");
     assert_eq!(status, 200, "{answer}");
