@@ -14,7 +14,7 @@ use crate::snapshot::SnapshotCheck;
 use crate::state::erasures;
 use crate::state::manifest::Manifest;
 use crate::state::open::DirectoryLock;
-use crate::tail::{FjallTails, LogCut, TailFactory};
+use crate::tail::{FjallTails, LOG_NAME, LogCut, TailFactory};
 use crate::{Error, StoreOptions};
 
 /// Result of [`crate::check`] on a data directory.
@@ -65,7 +65,8 @@ impl CheckFinding {
 /// # Errors
 /// The directory is in use, or cannot be listed.
 pub fn check(data_dir: &Path) -> Result<CheckReport, Error> {
-    let _lock = lock_existing(data_dir)?;
+    check_directory(data_dir)?;
+    let _lock = DirectoryLock::take_existing(data_dir)?;
     let options = StoreOptions::new(data_dir);
     let mut report = CheckReport::default();
     let manifest = match Manifest::read(&RealDisk, data_dir) {
@@ -154,7 +155,10 @@ pub struct TailRepair {
 /// # Errors
 /// The directory is in use, or has no manifest that can be read; a log cannot be read, copied or cut.
 pub fn repair_tail(data_dir: &Path) -> Result<Vec<TailRepair>, Error> {
-    let _lock = lock_existing(data_dir)?;
+    check_directory(data_dir)?;
+    let is_store = data_dir.join(Manifest::NAME).exists();
+    // No file is made in a directory of something else.
+    let _lock = is_store.then(|| DirectoryLock::take(data_dir)).transpose()?;
     let Some(manifest) = Manifest::read(&RealDisk, data_dir)? else {
         let reason = "no manifest, so which logs belong to it is unknown; restore the file".to_owned();
         return Err(Error::DataDirectory { path: data_dir.to_owned(), reason });
@@ -171,13 +175,14 @@ pub fn repair_tail(data_dir: &Path) -> Result<Vec<TailRepair>, Error> {
     Ok(repairs)
 }
 
-/// The lock of a directory that is there.
-fn lock_existing(data_dir: &Path) -> Result<DirectoryLock, Error> {
-    if !data_dir.is_dir() {
-        let reason = "no such directory".to_owned();
-        return Err(Error::DataDirectory { path: data_dir.to_owned(), reason });
-    }
-    DirectoryLock::take(data_dir)
+/// Checks that a path is a directory.
+fn check_directory(data_dir: &Path) -> Result<(), Error> {
+    let reason = match data_dir.exists() {
+        _ if data_dir.is_dir() => return Ok(()),
+        true => "it is not a directory; name the data directory of a server",
+        false => "no such directory",
+    };
+    Err(Error::DataDirectory { path: data_dir.to_owned(), reason: reason.to_owned() })
 }
 
 impl CheckReport {
@@ -192,22 +197,19 @@ impl CheckReport {
 
     fn check_generation(&mut self, directory: &Path) {
         self.files += 1;
-        match FjallTails.check(directory) {
-            Ok(findings) => self.findings.extend(findings),
-            Err(error @ Error::Corrupt { .. }) => self.add(
-                &error,
-                directory.to_owned(),
-                "the latest writes cannot be read, and the store does not start",
+        let error = match FjallTails.check(directory) {
+            Ok(findings) => return self.findings.extend(findings),
+            Err(error) => error,
+        };
+        let cure = match &error {
+            Error::Corrupt { .. } if directory.join(LOG_NAME).exists() => {
                 "restore the directory from a copy or a replica; or `millrace doctor --repair-tail`, which cuts the log off \
-                 there, and loses the writes from there on",
-            ),
-            Err(error) => self.add(
-                &error,
-                directory.to_owned(),
-                "the latest writes cannot be read, and the store does not start",
-                "restore the directory from a copy or a replica; deleting it loses the latest writes",
-            ),
-        }
+                 there, and loses the writes from there on"
+            }
+            _ => "restore the directory from a copy or a replica",
+        };
+        let consequence = "the latest writes cannot be read, and the store does not start";
+        self.add(&error, directory.to_owned(), consequence, cure);
     }
 
     /// Checks a segment. Returns true if it is whole.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use millrace_document::{DocumentGroup, Timestamp};
 use millrace_store::{
-    Error, SnapshotAttachment, SnapshotName, StoreOptions, check, restore_point, restore_snapshot,
+    Error, SnapshotAttachment, SnapshotName, StoreOptions, check, repair_tail, restore_point,
+    restore_snapshot,
 };
 
 use crate::common::{open, options, put};
@@ -84,4 +85,34 @@ fn a_cut_file_is_found_and_named() {
     for kind in ["manifest", "erasures", "segments/", "snapshots/one/snapshot.json", "snapshots/.logs/"] {
         assert!(kinds.iter().any(|name| name.starts_with(kind)), "{kind}: {kinds:?}");
     }
+}
+
+/// A file `lock` would make a start take a directory of something else for a data directory.
+#[test]
+fn a_check_makes_no_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let foreign = directory.path().join("thesis.tex");
+    std::fs::write(&foreign, "a life's work").expect("written");
+    let findings = check(directory.path()).expect("checked").findings;
+    assert!(findings.len() == 1 && findings[0].meaning.contains("not a data directory"), "{findings:?}");
+    repair_tail(directory.path()).expect_err("there is nothing to repair");
+    assert_eq!(files(directory.path()), [foreign.clone()]);
+    let refused = check(&foreign).expect_err("it is a file").to_string();
+    assert!(refused.contains("it is not a directory"), "{refused}");
+
+    let whole = directory.path().join("whole");
+    fill(&whole);
+    std::fs::remove_file(whole.join("lock")).expect("it is there");
+    let before = files(&whole);
+    assert!(check(&whole).expect("checked").findings.is_empty());
+    assert_eq!(files(&whole), before);
+    let store = open(options(&whole));
+    check(&whole).expect_err("a process has it open");
+    store.close();
+    for log in files(&whole.join("tail")).into_iter().filter(|path| is_log(path)) {
+        std::fs::remove_file(log).expect("it is there");
+    }
+    let findings = check(&whole).expect("checked").findings;
+    let cures: Vec<&str> = findings.iter().map(|finding| &*finding.cure).collect();
+    assert!(!cures.is_empty() && cures.iter().all(|cure| !cure.contains("--repair-tail")), "{findings:?}");
 }
