@@ -455,12 +455,16 @@ impl IndexesInner {
     pub fn step(&self) -> Result<bool, Error> {
         self.settle()?;
         let mended = self.mend();
-        let mut more = false;
+        let (mut more, mut failed) = (false, None);
         for together in OpenedIndex::reading_together(self.all()) {
             let stepped = self.step_of(&together);
             let failure = stepped.as_ref().err().or(mended.as_ref().err());
             together.iter().for_each(|index| index.note(failure.map(ToString::to_string)));
-            more |= stepped?;
+            // The other indexes go on: documents that cannot be read may be of one type.
+            match stepped {
+                Ok(has_more) => more |= has_more,
+                Err(error) => failed = failed.or(Some(error)),
+            }
             if self.feed.is_stopped() {
                 return Ok(false);
             }
@@ -469,7 +473,10 @@ impl IndexesInner {
             self.flush_all()?;
         }
         self.erase()?;
-        Ok(mended? || more)
+        match failed {
+            Some(error) if !more => Err(error),
+            _ => Ok(mended? || more),
+        }
     }
 
     /// A step of indexes that read the same documents next.

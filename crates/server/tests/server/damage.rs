@@ -143,6 +143,43 @@ fn an_index_that_cannot_be_read_is_built_again() {
     assert_eq!(answer["root"]["fields"]["totalCount"], json!(1), "{answer}");
 }
 
+/// Documents of one type cannot be read; the index of the other type is built all the same.
+#[test]
+fn an_index_that_fails_keeps_no_other_from_being_built() {
+    let mut server = TestServer::start();
+    let memo = NOTE.replace("note", "memo");
+    let indexes = "<document type='memo' mode='streaming'/></documents><index-service>\
+                   <index name='by-memo' document='memo'><key field='stars'/></index>\
+                   <index name='by-note' document='note'><key field='stars'/></index></index-service>";
+    let services = SERVICES.replace("</documents>", indexes);
+    let files = [("services.xml", &*services), ("schemas/note.sd", NOTE), ("schemas/memo.sd", &*memo)];
+    let (status, answer) = server.deploy(&files);
+    assert_eq!(status, 200, "{answer}");
+    for document_type in ["memo", "note"] {
+        server.put(&format!("/document/v1/n/{document_type}/group/ann/1"), "{\"stars\":1}");
+    }
+    // Both are in one file from then on.
+    assert!(server.millrace(&["snapshot", "create", "sealed"]).status.success());
+    server.terminate();
+    std::fs::remove_dir_all(server.data_dir().join("indexes")).expect("they are built again");
+    for path in segments(&server) {
+        let mut bytes = std::fs::read(&path).expect("a segment");
+        // The first byte of the first type.
+        bytes[64] ^= 1;
+        std::fs::write(&path, bytes).expect("the segment can be written");
+    }
+    server.start_again();
+    let shown = |arguments: &[&str]| String::from_utf8_lossy(&server.millrace(arguments).stdout).into_owned();
+    let line = |name: &str| {
+        let list = shown(&["index", "list"]);
+        list.lines().find(|line| line.starts_with(name)).map(str::to_owned).unwrap_or_default()
+    };
+    poll("the other is built", || line("by-note").contains("ready") && line("by-memo").contains("failed"));
+    let waited = shown(&["index", "wait", "--timeout", "0"]);
+    assert!(waited.contains("not ready yet: by-memo\nby-memo: "), "{waited}");
+    assert!(waited.contains(".seg: damaged at byte 64"), "{waited}");
+}
+
 #[test]
 fn the_doctor_finds_what_keeps_the_application_from_starting() {
     let mut server = TestServer::with_notes();
