@@ -175,7 +175,7 @@ fn an_index_that_fails_keeps_no_other_from_being_built() {
         list.lines().find(|line| line.starts_with(name)).map(str::to_owned).unwrap_or_default()
     };
     poll("the other is built", || line("by-note").contains("ready") && line("by-memo").contains("failed"));
-    let waited = shown(&["index", "wait", "--timeout", "0"]);
+    let waited = shown(&["index", "wait", "--timeout", "0.01"]);
     assert!(waited.contains("not ready yet: by-memo\nby-memo: "), "{waited}");
     assert!(waited.contains(".seg: damaged at byte 64"), "{waited}");
 }
