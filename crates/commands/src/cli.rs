@@ -262,7 +262,7 @@ Examples:
   millrace status
   millrace --format json status     # all metrics, for programs
 
-The exit status is 1 when no application is deployed.")]
+The exit status is 1 when no application is deployed, and when the node does not serve.")]
     Status(PatienceArguments),
     /// Show the bytes on a node's disk by document type, field and form, and which fields queries use.
     #[command(after_help = "\

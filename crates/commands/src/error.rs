@@ -97,6 +97,12 @@ pub enum Error {
     /// The state of a node about its cluster cannot be read.
     #[error(transparent)]
     Membership(#[from] millrace_membership::Error),
+    /// The node knows of no cluster yet.
+    #[error("{base} reports no cluster: deploy an application first")]
+    NoCluster {
+        /// Address of the node.
+        base: String,
+    },
     /// The credentials are malformed.
     #[error(transparent)]
     Access(#[from] millrace_access::Error),

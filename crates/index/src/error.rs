@@ -111,7 +111,13 @@ impl Error {
         if error.kind() == io::ErrorKind::UnexpectedEof {
             return Error::damaged(path, "it ends too early");
         }
-        Error::Io { action, path: path.to_owned(), reason: error.to_string() }
+        let (said, place) = (error.to_string(), format!("{action} {}: ", path.display()));
+        // The disk names operation and file, too.
+        let mut reason = said.strip_prefix(&place).unwrap_or(&said).to_owned();
+        if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
+            reason.push_str("; let the user of the server read and write it");
+        }
+        Error::Io { action, path: path.to_owned(), reason }
     }
 
     pub(crate) fn damaged(path: &Path, what: &'static str) -> Self {

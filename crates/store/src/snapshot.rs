@@ -7,6 +7,7 @@
 //!
 //! Indexes are not in a snapshot. They are built again.
 
+mod checking;
 mod creating;
 pub(crate) mod logs;
 mod naming;
@@ -31,6 +32,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub(crate) use self::checking::SnapshotCheck;
 pub use self::creating::SnapshotAttachment;
 pub use self::naming::SnapshotName;
 pub use self::points::{DropOfGroup, DropPage, PointBase, PointPage, PointReach, PointReader};
@@ -311,8 +313,8 @@ pub(crate) fn sweep(options: &StoreOptions) -> Result<(), Error> {
             fs::remove_dir_all(&path).map_err(failed)?;
         }
     }
-    let failed = |error: io::Error| Error::io("delete kept logs", &error);
-    logs::delete_unkept(options).map_err(failed)
+    let action = || format!("delete kept logs below {}", options.data_dir.join(DIRECTORY).display());
+    logs::delete_unkept(options).map_err(|error| Error::io(&action(), &error))
 }
 
 /// Returns true if a segment of a snapshot has versions of a group. `known` has the answers for files by

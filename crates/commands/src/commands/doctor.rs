@@ -2,6 +2,7 @@
 
 mod upgrading;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use millrace_env::RealDisk;
@@ -19,7 +20,11 @@ const INDEXES: [&str; 2] = ["indexes", "placed-indexes"];
 
 /// Checks every file of a data directory; with `--repair-tail`, truncates damaged logs first; with
 /// `--upgrade`, upgrades its segments instead. The exit status is 1 if there are findings.
-pub fn run(arguments: &DoctorArguments, output: &CommandOutput) -> Result<ExitCode, Error> {
+pub fn run(
+    arguments: &DoctorArguments,
+    check_application: fn(&Path) -> Vec<CheckFinding>,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
     if arguments.upgrade {
         return upgrading::run(&arguments.data_dir, arguments.force_protocol, output);
     }
@@ -27,7 +32,8 @@ pub fn run(arguments: &DoctorArguments, output: &CommandOutput) -> Result<ExitCo
         true => millrace_store::repair_tail(&arguments.data_dir)?,
         false => Vec::new(),
     };
-    let report = millrace_store::check(&arguments.data_dir)?;
+    let mut report = millrace_store::check(&arguments.data_dir)?;
+    report.findings.extend(check_application(&arguments.data_dir));
     let copies = INDEXES.map(|name| millrace_index::check_copies(&RealDisk, &arguments.data_dir.join(name)));
     let checkup = DataDirectoryCheckup { repairs, report, copies: copies.concat() };
     output.print(|| checkup.text(), &checkup.json());
@@ -43,7 +49,7 @@ struct DataDirectoryCheckup {
 }
 
 impl DataDirectoryCheckup {
-    /// Findings in the files of the store, then those in copies of indexes.
+    /// Findings in the files of the store and of the application, then those in copies of indexes.
     fn findings(&self) -> impl Iterator<Item = CheckFinding> {
         let faults =
             self.copies.iter().flat_map(|copy| copy.faults.iter().map(move |fault| (&copy.directory, fault)));

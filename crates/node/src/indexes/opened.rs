@@ -80,8 +80,12 @@ struct ReadPosition {
 type NextRead = (Arc<str>, ReadPosition);
 
 impl OpenedIndex {
-    /// Opens the copy of an index below a directory. One that is damaged, unfinished, or older than removals
-    /// are remembered is built again. `late`: rows from that time on may have come since it was written.
+    /// Opens the copy of an index below a directory. One that cannot be read, is unfinished, or is older than
+    /// removals are remembered is built again. `late`: rows from that time on may have come since it was
+    /// written.
+    ///
+    /// # Errors
+    /// What is there cannot be removed; a file cannot be written.
     pub fn open(
         definition: &Arc<IndexDefinition>,
         place: &IndexPlace,
@@ -100,7 +104,6 @@ impl OpenedIndex {
         let is_usable = |copy: &IndexCopy| copy.status().built && complete_from(copy, late) >= remembered;
         let copy = match opened {
             Ok(copy) if is_usable(&copy) => copy,
-            Err(error) if !error.is_damage() => return Err(error),
             outcome => {
                 if let Err(error) = &outcome {
                     tracing::error!(%error, index = definition.name(), "an index is built again");
@@ -334,7 +337,8 @@ fn complete_from(copy: &IndexCopy, late: Option<Timestamp>) -> Timestamp {
 pub(super) fn remove_directory(directory: &Path) -> Result<(), CopyError> {
     match std::fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(CopyError::Io { action: "remove", path: directory.to_owned(), reason: error.to_string() })
+            let reason = format!("{error}; remove it, or let the user of the server write there");
+            Err(CopyError::Io { action: "remove", path: directory.to_owned(), reason })
         }
         _ => Ok(()),
     }
