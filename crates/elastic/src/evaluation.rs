@@ -16,7 +16,7 @@ use crate::ignored::ignored;
 use crate::mapping::{self, all_fields, check_value, is_searched, searched_at, type_of};
 use crate::normalizer::ValueNormalizer;
 use crate::patterns::{glob, wildcard};
-use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, minimum_of, text_of};
+use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, text_of};
 use crate::query_ranges::{DateEnds, is_range};
 use crate::text_division::TextDivision;
 
@@ -167,7 +167,8 @@ impl SearchedDocument<'_> {
             }
         }
         let is_needed = query.must.is_empty() && query.filter.is_empty() && !query.should.is_empty();
-        let needed = minimum_of(query.minimum.as_deref(), query.should.len(), usize::from(is_needed));
+        let minimum = query.minimum.as_ref();
+        let needed = minimum.map_or(usize::from(is_needed), |minimum| minimum.of(query.should.len()));
         if matched < needed {
             return Ok(None);
         }
@@ -416,7 +417,8 @@ impl SearchedDocument<'_> {
             }
         }
         let otherwise = if options.needs_all { wanted.len() } else { 1 };
-        let needed = minimum_of(options.minimum.as_deref(), wanted.len(), otherwise).max(1);
+        let minimum = options.minimum.as_ref();
+        let needed = minimum.map_or(otherwise, |minimum| minimum.of(wanted.len())).max(1);
         (matched >= needed).then_some(score)
     }
 }

@@ -12,6 +12,7 @@ use crate::Error;
 use crate::evaluation::number_of;
 use crate::intervals::IntervalSource;
 use crate::mapping::check_searchable;
+use crate::minimum_match::MinimumMatch;
 use crate::nested::NestedQuery;
 use crate::query_distance::DistanceQuery;
 use crate::query_functions::FunctionQuery;
@@ -190,7 +191,7 @@ pub(crate) struct MatchOptions {
     /// True if the last word may go on.
     pub(crate) is_prefix: bool,
     pub(crate) slop: usize,
-    pub(crate) minimum: Option<String>,
+    pub(crate) minimum: Option<MinimumMatch>,
     pub(crate) fuzziness: Option<FuzzyTerms>,
     pub(crate) is_lenient: bool,
     pub(crate) analyzer: Option<TextDivision>,
@@ -217,7 +218,7 @@ pub(crate) struct BoolQuery {
     pub(crate) filter: Vec<SearchQuery>,
     pub(crate) should: Vec<SearchQuery>,
     pub(crate) must_not: Vec<SearchQuery>,
-    pub(crate) minimum: Option<String>,
+    pub(crate) minimum: Option<MinimumMatch>,
 }
 
 /// Parses a query.
@@ -273,25 +274,6 @@ fn is_and(operator: &str) -> bool {
     operator.eq_ignore_ascii_case("and")
 }
 
-/// Number of clauses that must match, of `count`.
-pub(crate) fn minimum_of(text: Option<&str>, count: usize, otherwise: usize) -> usize {
-    let Some(text) = text else { return otherwise };
-    let text = text.trim();
-    let wanted = match text.strip_suffix('%') {
-        Some(percent) => {
-            let percent = percent.parse::<f64>().unwrap_or(100.0);
-            let part = (count as f64 * percent.abs() / 100.0).floor() as i64;
-            if percent < 0.0 { count as i64 - part } else { part }
-        }
-        None => match text.parse::<i64>() {
-            Ok(number) if number < 0 => count as i64 + number,
-            Ok(number) => number,
-            Err(_) => otherwise as i64,
-        },
-    };
-    wanted.max(0) as usize
-}
-
 /// Query of a request: the member `query` of its body, or the parameter `q`.
 pub(crate) fn of_request(
     body: &Map<String, Value>,
@@ -342,13 +324,5 @@ mod tests {
             deep = json!({ "bool": { "must": deep } });
         }
         assert!(parse(&deep).is_err(), "depth is bounded");
-    }
-
-    #[test]
-    fn minimum_of_clauses() {
-        for (text, expected) in [("2", 2), ("-1", 3), ("50%", 2), ("-25%", 3), ("9", 9)] {
-            assert_eq!(minimum_of(Some(text), 4, 1), expected, "{text}");
-        }
-        assert_eq!(minimum_of(None, 4, 1), 1);
     }
 }

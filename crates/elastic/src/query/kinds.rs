@@ -9,6 +9,7 @@ use crate::evaluation::words_of;
 use crate::fields::names_of;
 use crate::hit_form::InnerHits;
 use crate::intervals::IntervalSource;
+use crate::minimum_match::MinimumMatch;
 use crate::nested::{NestedQuery, NestedScores};
 use crate::query_distance::DistanceQuery;
 use crate::query_functions::FunctionQuery;
@@ -208,7 +209,7 @@ fn match_options(members: &Map<String, Value>) -> Result<MatchOptions, Error> {
         match name.as_str() {
             "operator" => options.needs_all = is_and(&text_of(value)),
             "slop" => options.slop = length_of(name, Some(value))?,
-            "minimum_should_match" => options.minimum = Some(text_of(value)),
+            "minimum_should_match" => options.minimum = Some(MinimumMatch::parse(&text_of(value))?),
             "fuzziness" => options.fuzziness = Some(FuzzyTerms::parse(Some(value))?),
             "lenient" => options.is_lenient = *value == Value::Bool(true),
             "analyzer" => options.analyzer = Some(TextDivision::of_analyzer(&text_of(value))?),
@@ -374,7 +375,7 @@ fn bool_query(members: &Map<String, Value>, scope: ParseScope<'_>) -> Result<Sea
             "filter" => query.filter = clauses(value, scope)?,
             "should" => query.should = clauses(value, scope)?,
             "must_not" | "mustNot" => query.must_not = clauses(value, scope)?,
-            "minimum_should_match" => query.minimum = Some(text_of(value)),
+            "minimum_should_match" => query.minimum = Some(MinimumMatch::parse(&text_of(value))?),
             "boost" | "_name" | "adjust_pure_negative" => {}
             other => return Err(Error::Parsing(format!("[bool] query does not support [{other}]"))),
         }

@@ -18,6 +18,7 @@ mod mapping_parameters;
 mod mappings;
 mod otlp;
 mod protobuf;
+mod query_options;
 mod rescoring;
 mod rollovers;
 mod search_forms;

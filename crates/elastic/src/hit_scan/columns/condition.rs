@@ -13,7 +13,7 @@ use crate::evaluation::{FieldValueKind, kind_of};
 use crate::log_columns::{LogColumn, LogColumnName, RowSet};
 use crate::mapping::{field_at, is_flag, type_of};
 use crate::partitions::TimeSpan;
-use crate::query::{BoolQuery, SearchQuery, minimum_of, text_of};
+use crate::query::{BoolQuery, SearchQuery, text_of};
 use crate::query_distance::DistanceQuery;
 use crate::query_ranges::DateEnds;
 use crate::read_fields::ReadFields;
@@ -232,7 +232,8 @@ impl ColumnPlanner<'_> {
         must.extend(self.all(&query.filter)?);
         let (must_not, should) = (self.all(&query.must_not)?, self.all(&query.should)?);
         let is_needed = must.is_empty() && !should.is_empty();
-        let needed = minimum_of(query.minimum.as_deref(), should.len(), usize::from(is_needed));
+        let minimum = query.minimum.as_ref();
+        let needed = minimum.map_or(usize::from(is_needed), |minimum| minimum.of(should.len()));
         let combined = CombinedCondition { must, must_not, should, needed };
         Some(ColumnCondition::Combined(Box::new(combined)))
     }
