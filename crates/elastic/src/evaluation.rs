@@ -311,6 +311,11 @@ impl SearchedDocument<'_> {
                 text_of(value)
             )));
         }
+        if kind == FieldValueKind::Boolean && !self.is_log && !["true", "false"].contains(&wanted.as_str()) {
+            return Err(Error::IllegalArgument(format!(
+                "failed to create query: Can't parse boolean value [{wanted}], expected [true] or [false]"
+            )));
+        }
         let fold = |text: &str| if ignores_case { text.to_lowercase() } else { text.to_owned() };
         let wanted = match ValueNormalizer::of(definition, self.settings) {
             Some(normalizer) => normalizer.apply(&wanted),

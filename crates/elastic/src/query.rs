@@ -285,6 +285,7 @@ pub(crate) fn of_request(
             needs_all: parameters.get("default_operator").is_some_and(is_and),
             is_lenient: parameters.flag("lenient")?.unwrap_or(false),
             analyzer: parameters.get("analyzer").map(TextDivision::of_analyzer).transpose()?,
+            ..query_text::TextDefaults::default()
         };
         return query_text::parse(text, &defaults);
     }

@@ -118,3 +118,95 @@ fn dates_are_read_and_rounded_by_their_formats() {
     );
     assert_eq!(answer["aggregations"]["m"]["buckets"][1]["key_as_string"], "1/2/24");
 }
+
+#[test]
+fn typed_texts_have_the_options_of_both_languages() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /a", r#"{"mappings":{"properties":{"k":{"type":"keyword"},"d":{"type":"date"}}}}"#);
+    for (id, document) in [
+        ("1", json!({ "t": "the quick brown fox", "u": "lazy dog", "d": "2024-01-15T10:00:00Z" })),
+        ("2", json!({ "t": "quick brown dogs", "u": "fox in the box", "d": "2024-02-15" })),
+        ("3", json!({ "t": "brown bread", "k": "a*b" })),
+    ] {
+        service.get(&format!("PUT /a/_doc/{id}"), &document.to_string());
+    }
+    let of = |kind: &str, text: &str, options: &Value| {
+        let mut members = options.as_object().expect("options").clone();
+        members.insert("query".to_owned(), text.into());
+        json!({ kind: members })
+    };
+    let typed = |text: &str, options: Value| of("query_string", text, &options);
+    let simple = |text: &str, options: Value| of("simple_query_string", text, &options);
+    let both = json!(["t", "u"]);
+    let of_t = json!("t");
+    let queries = [
+        // Words beside each other are in one field, those of an operator in any.
+        (typed("quick fox", json!({ "fields": both, "default_operator": "and" })), "1"),
+        (typed("quick fox", json!({ "default_operator": "and" })), "1"),
+        (typed("quick AND fox", json!({ "fields": both })), "1 2"),
+        (
+            typed("quick fox", json!({ "fields": both, "default_operator": "and", "type": "cross_fields" })),
+            "1 2",
+        ),
+        (typed("quick fox t:dogs", json!({ "fields": both, "default_operator": "and" })), ""),
+        (typed("brown fox box", json!({ "fields": both, "minimum_should_match": 2 })), "1 2"),
+        (typed("brown OR fox OR bread", json!({ "fields": both, "minimum_should_match": 2 })), "1 2 3"),
+        (typed("brown fox", json!({ "fields": both, "type": "phrase" })), "1"),
+        (typed("brown do", json!({ "fields": both, "type": "phrase_prefix" })), "2"),
+        (typed("fox", json!({ "fields": both, "type": "worst_fields" })), "400 unknown type"),
+        (typed("quick OR bread", json!({ "fields": of_t, "default_operator": "and" })), "1 2 3"),
+        (typed("quick fox", json!({ "default_field": "t", "minimum_should_match": "100%" })), "1"),
+        (typed("\"quick fox\"", json!({ "default_field": "t" })), ""),
+        (typed("\"quick fox\"", json!({ "default_field": "t", "phrase_slop": 1 })), "1"),
+        (typed("\"quick fox\"~0", json!({ "default_field": "t", "phrase_slop": 1 })), ""),
+        (typed("d:[2024-01-15T11:00 TO 2024-01-15T11:00]", json!({ "time_zone": "+01:00" })), "1"),
+        (typed("d:<2024-01-16", json!({ "time_zone": "nowhere" })), "400 time-zone"),
+        (typed("t:qiuck~", json!({})), "1 2"),
+        (typed("t:qiuck~", json!({ "fuzziness": 0 })), ""),
+        (typed("t:qiuck~", json!({ "fuzzy_transpositions": false, "fuzziness": 1 })), ""),
+        (typed("t:auick~1", json!({})), "1 2"),
+        (typed("t:auick~1", json!({ "fuzzy_prefix_length": 1 })), ""),
+        (typed("t:*ick", json!({})), "1 2"),
+        (typed("t:*ick", json!({ "allow_leading_wildcard": false })), "400 not allowed as first"),
+        (typed("a*b", json!({ "default_field": "k", "escape": true })), "3"),
+        (typed("t:(quick", json!({ "escape": true })), "1 2"),
+        (typed("quick AND", json!({})), "400 Failed to parse"),
+        (typed("quick OR AND fox", json!({})), "400 Failed to parse"),
+        (typed("AND quick", json!({})), "400 Failed to parse"),
+        (simple("quick fox", json!({ "fields": of_t, "minimum_should_match": "100%" })), "1"),
+        (simple("quick bread", json!({ "fields": of_t, "minimum_should_match": 1 })), "1 2 3"),
+        (simple("qui*", json!({ "fields": of_t, "flags": "ALL" })), "1 2"),
+        (simple("qui*", json!({ "fields": of_t, "flags": "OR|AND|PREFIX" })), "1 2"),
+        (simple("qui*", json!({ "fields": of_t, "flags": "NONE" })), ""),
+        (simple("quick + -fox", json!({ "fields": of_t })), "2"),
+        (simple("quick + -fox", json!({ "fields": of_t, "flags": "AND|WHITESPACE" })), "1"),
+        (simple("bread|dogs", json!({ "fields": of_t, "flags": 4 })), "2 3"),
+        (simple("quick", json!({ "flags": "OR|SOME" })), "400 unknown flag [SOME]"),
+        (simple("auick~1", json!({ "fields": of_t, "fuzzy_prefix_length": 1 })), ""),
+    ];
+    check(&service, &queries);
+}
+
+#[test]
+fn values_that_a_query_cannot_have_are_refused() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /a/_doc/1", r#"{"t":"a fox","b":true}"#);
+    let queries = [
+        (json!({ "match": { "t": ["a"] } }), "400 needs a text"),
+        (json!({ "match_phrase": { "t": { "query": { "a": 1 } } } }), "400 needs a text"),
+        (json!({ "dis_max": {} }), "400 at least one clause"),
+        (json!({ "dis_max": { "queries": [] } }), "400 at least one clause"),
+        (json!({ "ids": { "values": "1" } }), "1"),
+        (json!({ "ids": { "values": { "a": 1 } } }), "400 [values]"),
+        (json!({ "term": { "b": "maybe" } }), "400 boolean value [maybe]"),
+        (json!({ "match": { "b": { "query": "maybe", "lenient": true } } }), ""),
+        (
+            json!({ "multi_match": { "query": "fxo", "fields": ["t"], "type": "phrase", "fuzziness": 1 } }),
+            "400 Fuzziness not allowed for type [phrase]",
+        ),
+        (json!({ "multi_match": { "query": "fxo", "fields": ["t"], "fuzziness": 1 } }), "1"),
+    ];
+    check(&service, &queries);
+}
