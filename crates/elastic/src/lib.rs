@@ -86,6 +86,7 @@ mod search;
 mod search_request;
 mod searched_form;
 mod service;
+mod shown_fields;
 mod simple_text;
 mod simulation;
 mod single;

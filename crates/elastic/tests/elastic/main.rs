@@ -26,6 +26,7 @@ mod search_pages;
 mod service;
 mod service_support;
 mod settings;
+mod shown_fields;
 mod streamed_aggregations;
 mod tables;
 mod templates;
