@@ -167,7 +167,7 @@ pub(crate) fn field_caps(
             let of_path = fields.entry(path).or_insert_with(|| json!({}));
             if of_path.get(kind).is_none() {
                 of_path[kind] = json!({
-                    "type": kind, "searchable": true, "aggregatable": true, "indices": [],
+                    "type": kind, "metadata_field": false, "searchable": true, "aggregatable": true, "indices": [],
                     "non_searchable_indices": [], "non_aggregatable_indices": [],
                 });
                 take_answer(&service.answer_memory, &of_path[kind])?;
@@ -195,7 +195,8 @@ pub(crate) fn field_caps(
                 indexes.iter().filter(lacks).map(|index| index.entry.name.as_str()).collect();
             if !lacking.is_empty() {
                 let unmapped = json!({
-                    "type": "unmapped", "searchable": false, "aggregatable": false, "indices": lacking,
+                    "type": "unmapped", "metadata_field": false, "searchable": false, "aggregatable": false,
+                    "indices": lacking,
                 });
                 take_answer(&service.answer_memory, &unmapped)?;
                 kinds.insert("unmapped".to_owned(), unmapped);

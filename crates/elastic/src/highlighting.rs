@@ -26,12 +26,13 @@ const TEXT_TYPES: [&str; 6] =
     ["text", "match_only_text", "search_as_you_type", "keyword", "constant_keyword", "wildcard"];
 
 /// Members that change nothing here: there is one way to highlight, and no limit of what it reads.
-const WITHOUT_EFFECT: [&str; 10] = [
+const WITHOUT_EFFECT: [&str; 11] = [
     "type",
     "force_source",
     "phrase_limit",
     "max_analyzed_offset",
     "fragmenter",
+    "fragment_offset",
     "boundary_scanner",
     "boundary_scanner_locale",
     "boundary_chars",

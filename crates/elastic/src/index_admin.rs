@@ -338,13 +338,27 @@ pub(crate) fn get(
         let aliases = Some(&index.entry.aliases).filter(|_| is_whole).cloned().unwrap_or_default();
         let mut shown = Map::new();
         shown.insert("aliases".to_owned(), json!(aliases));
-        shown.insert("mappings".to_owned(), Value::Object(index.entry.mappings.clone()));
+        shown.insert("mappings".to_owned(), shown_mappings(index.entry.mappings.clone()));
         shown.extend(shown_settings(&index, parameters, None)?);
         let shown = Value::Object(shown);
         take_answer(&service.answer_memory, &shown)?;
         answer.insert(index.entry.name.clone(), shown);
     }
     ReplyContent::ok(Value::Object(answer))
+}
+
+/// Mappings as they are shown: `dynamic` is a text, also where it was sent as true or false.
+fn shown_mappings(mut mappings: Map<String, Value>) -> Value {
+    spell_dynamic(&mut mappings);
+    Value::Object(mappings)
+}
+
+fn spell_dynamic(object: &mut Map<String, Value>) {
+    if let Some(dynamic) = object.get_mut("dynamic").filter(|dynamic| dynamic.is_boolean()) {
+        *dynamic = dynamic.to_string().into();
+    }
+    let properties = object.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten();
+    properties.filter_map(|(_, field)| field.as_object_mut()).for_each(spell_dynamic);
 }
 
 /// `HEAD` of indexes.
@@ -368,7 +382,7 @@ pub(crate) fn get_mapping(
     let mut answer = Map::new();
     for index in observed_indexes(service, parameters, expression)? {
         let index = index?;
-        let shown = json!({ "mappings": index.entry.mappings });
+        let shown = json!({ "mappings": shown_mappings(index.entry.mappings.clone()) });
         take_answer(&service.answer_memory, &shown)?;
         answer.insert(index.entry.name.clone(), shown);
     }

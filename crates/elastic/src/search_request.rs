@@ -145,7 +145,8 @@ impl HitSearch {
     }
 
     fn member(&mut self, name: &str, value: &Value) -> Result<(), Error> {
-        let number = |value: &Value| match value.as_i64() {
+        let whole = |value: &Value| value.as_i64().or_else(|| value.as_str()?.parse().ok());
+        let number = |value: &Value| match whole(value) {
             Some(number) if number >= 0 => Ok(number as usize),
             Some(number) => Err(Error::IllegalArgument(format!(
                 "[{name}] parameter cannot be negative, found [{number}]"

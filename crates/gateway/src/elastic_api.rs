@@ -58,6 +58,9 @@ const LIFECYCLE_INTERVAL: Duration = Duration::from_secs(10);
 /// Header by which clients of Elasticsearch know a server that they support.
 const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 
+/// Name of a request by its client, which the answer repeats.
+const OPAQUE_ID: HeaderName = HeaderName::from_static("x-opaque-id");
+
 /// Header of a forwarded request whose caller may not read. Nodes that have shown their certificates may all,
 /// and an update may show its document.
 const CANNOT_READ: HeaderName = HeaderName::from_static("millrace-cannot-read");
@@ -242,13 +245,14 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
         request.extensions_mut().insert(Arc::clone(&caller));
         caller
     });
+    let opaque_id = request.headers().get(OPAQUE_ID).cloned();
     let peer = request.extensions().get::<ConnectionPeer>();
     let outcome = match admitted.map(|caller| shown.caller = api.caller(caller, request.headers(), peer)) {
         Ok(()) if BulkBatching::is_stream(&shown) => stream::answer(&api, &shown, request).await,
         Ok(()) => route(&api, &shown, request).await,
         Err(error) => Err(error),
     };
-    match outcome {
+    let mut response = match outcome {
         Ok(response) => response,
         Err(error) => {
             let is_unsettled = matches!(error, Error::Unsettled(_));
@@ -263,7 +267,11 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
             }
             response
         }
+    };
+    if let Some(id) = opaque_id {
+        response.headers_mut().insert(OPAQUE_ID, id);
     }
+    response
 }
 
 /// Path within the service.

@@ -2,6 +2,7 @@
 
 mod aggregations;
 mod aliases;
+mod answer_forms;
 mod answers;
 mod bulks;
 mod by_query;
