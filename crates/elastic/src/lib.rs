@@ -76,6 +76,7 @@ mod query_scope;
 mod query_terms;
 mod query_text;
 mod read_fields;
+mod regexp_signs;
 mod request;
 mod rescoring;
 mod rollover;

@@ -86,7 +86,7 @@ const MEMBERS: &[(&str, &[&str])] = &[
     ("exists", &["field"]),
     ("prefix", &["value", "prefix", "case_insensitive", "rewrite"]),
     ("wildcard", &["value", "wildcard", "case_insensitive", "rewrite"]),
-    ("regexp", &["value", "case_insensitive", "max_determinized_states", "rewrite"]),
+    ("regexp", &["value", "case_insensitive", "flags", "max_determinized_states", "rewrite"]),
     ("fuzzy", &["value", "fuzziness", "prefix_length", "max_expansions", "transpositions", "rewrite"]),
     ("nested", &["path", "query", "score_mode", "ignore_unmapped", "inner_hits"]),
     ("constant_score", &["filter"]),

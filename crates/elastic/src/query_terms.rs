@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::Error;
 use crate::evaluation::word_spans;
 use crate::query::{CLAUSES_MAX, text_of};
+use crate::regexp_signs::RegexpSigns;
 
 /// Letters of a regular expression, as in Elasticsearch, and of a pattern with stars.
 const LETTERS_MAX: usize = 1_000;
@@ -28,11 +29,20 @@ pub(crate) struct TermPattern {
 }
 
 impl TermPattern {
+    /// Compiles an expression, in which all signs have their meaning.
+    ///
+    /// # Errors
+    /// Those of [`TermPattern::with_signs`].
+    pub(crate) fn new(text: &str, ignores_case: bool) -> Result<Self, Error> {
+        Self::with_signs(text, RegexpSigns::ALL, ignores_case)
+    }
+
     /// Compiles an expression.
     ///
     /// # Errors
-    /// It is malformed, has more than 1,000 letters, or compiles to more than 4 MB.
-    pub(crate) fn new(text: &str, ignores_case: bool) -> Result<Self, Error> {
+    /// It is malformed, has more than 1,000 letters or a sign that is not supported, or compiles to more than
+    /// 4 MB.
+    pub(crate) fn with_signs(text: &str, signs: RegexpSigns, ignores_case: bool) -> Result<Self, Error> {
         let letters = text.chars().count();
         if letters > LETTERS_MAX {
             return Err(Error::IllegalArgument(format!(
@@ -40,7 +50,8 @@ impl TermPattern {
                  [{LETTERS_MAX}]: write several shorter ones"
             )));
         }
-        let flag = if ignores_case { "(?i)" } else { "" };
+        let text = signs.translated(text)?;
+        let flag = if ignores_case { "(?is)" } else { "(?s)" };
         let whole = format!("{flag}^(?:{text})$");
         for program in PROGRAM_BYTES {
             let mut builder = RegexBuilder::new(&whole);

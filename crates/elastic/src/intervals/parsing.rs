@@ -7,6 +7,7 @@ use crate::Error;
 use crate::query::text_of;
 use crate::query_scope::ParseScope;
 use crate::query_terms::FuzzyTerms;
+use crate::regexp_signs::RegexpSigns;
 use crate::text_division::TextDivision;
 
 /// Members of each kind of source.
@@ -84,7 +85,10 @@ impl IntervalSource {
             },
             "prefix" => IntervalSource::Prefix(text("prefix")?),
             "wildcard" => IntervalSource::Wildcard(text("pattern")?),
-            "regexp" => IntervalSource::Regexp(scope.pattern(&text("pattern")?, is_set("case_insensitive"))?),
+            "regexp" => {
+                let ignores_case = is_set("case_insensitive");
+                IntervalSource::Regexp(scope.pattern(&text("pattern")?, RegexpSigns::ALL, ignores_case)?)
+            }
             "fuzzy" => {
                 let mut fuzziness = FuzzyTerms::parse(members.get("fuzziness"))?;
                 if let Some(length) = members.get("prefix_length") {

@@ -18,6 +18,7 @@ use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
 use crate::query_terms::{FuzzyTerms, check_wildcard, check_words};
 use crate::query_text::{self, BoostedField, FieldsKind};
+use crate::regexp_signs::RegexpSigns;
 use crate::text_division::TextDivision;
 
 /// Kinds of queries whose members stand below the name of a field.
@@ -147,7 +148,11 @@ fn pattern(kind: &str, members: Map<String, Value>, scope: ParseScope<'_>) -> Re
     Ok(match kind {
         "prefix" => SearchQuery::Prefix { field, value, ignores_case },
         "wildcard" => SearchQuery::Wildcard { field, value, ignores_case },
-        _ => SearchQuery::Regexp { field, pattern: scope.pattern(&value, ignores_case)? },
+        _ => {
+            let flags = rest.get("flags").map(|flags| RegexpSigns::parse(&text_of(flags))).transpose()?;
+            let signs = flags.unwrap_or(RegexpSigns::ALL);
+            SearchQuery::Regexp { field, pattern: scope.pattern(&value, signs, ignores_case)? }
+        }
     })
 }
 

@@ -189,6 +189,32 @@ fn typed_texts_have_the_options_of_both_languages() {
 }
 
 #[test]
+fn regular_expressions_have_the_signs_of_lucene() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /a", r#"{"mappings":{"properties":{"k":{"type":"keyword"}}}}"#);
+    for (id, value) in [("1", "error450"), ("2", "error550"), ("3", "a&b"), ("4", "two\nlines")] {
+        service.get(&format!("PUT /a/_doc/{id}"), &json!({ "k": value }).to_string());
+    }
+    let regexp = |value: &str| json!({ "regexp": { "k": value } });
+    let with = |value: &str, flags: &str| json!({ "regexp": { "k": { "value": value, "flags": flags } } });
+    let queries = [
+        (regexp("error<400-500>"), "1"),
+        (with("error<400-500>", "ANYSTRING"), ""),
+        (regexp("err@"), "1 2"),
+        (regexp("two.*"), "4"),
+        (regexp("a\\&b"), "3"),
+        (regexp("a&b"), "400 [&] in the regular expression [a&b]"),
+        (with("a&b", "NONE"), "3"),
+        (with("a&b", "SOME"), "400 Unknown regexp flag [SOME]"),
+    ];
+    check(&service, &queries);
+    let body = r#"{"size":0,"aggs":{"k":{"terms":{"field":"k","include":"error<500-599>"}}}}"#;
+    let buckets = &service.get("POST /a/_search", body)["aggregations"]["k"]["buckets"];
+    assert_eq!(buckets, &json!([{ "key": "error550", "doc_count": 1 }]));
+}
+
+#[test]
 fn values_that_a_query_cannot_have_are_refused() {
     let directory = directory();
     let service = TestService::open(&directory);
