@@ -18,6 +18,7 @@ use crate::normalizer::ValueNormalizer;
 use crate::patterns::{glob, wildcard};
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, text_of};
 use crate::query_ranges::{DateEnds, is_range};
+use crate::query_terms::CasedText;
 use crate::text_division::TextDivision;
 
 /// A document that is searched.
@@ -98,22 +99,22 @@ impl SearchedDocument<'_> {
             SearchQuery::Match { field, text, options } => self.matches(field, text, options),
             SearchQuery::Range { field, bounds } => when(self.is_in_range(field, bounds)?),
             SearchQuery::Exists(field) => when(self.exists(field)),
-            SearchQuery::Prefix { field, value, ignores_case } => {
-                let fold = |text: &str| if *ignores_case { text.to_lowercase() } else { text.to_owned() };
-                let wanted = fold(&self.normalized(field, value));
-                when(self.any_term(field, &mut |term| fold(term).starts_with(&wanted)))
+            SearchQuery::Prefix { field, value, case } => {
+                let wanted = CasedText::new(&self.normalized(field, value), *case);
+                let begins = |wanted: &str, term: &str| term.starts_with(wanted);
+                when(self.any_term(field, &mut |term, is_lower| wanted.passes(term, is_lower, begins)))
             }
-            SearchQuery::Wildcard { field, value, ignores_case } => {
-                let fold = |text: &str| if *ignores_case { text.to_lowercase() } else { text.to_owned() };
-                let wanted = fold(&self.normalized(field, value));
-                when(self.any_term(field, &mut |term| wildcard(&wanted, &fold(term))))
+            SearchQuery::Wildcard { field, value, case } => {
+                let wanted = CasedText::new(&self.normalized(field, value), *case);
+                when(self.any_term(field, &mut |term, is_lower| wanted.passes(term, is_lower, wildcard)))
             }
             SearchQuery::Regexp { field, pattern } => {
-                when(self.any_term(field, &mut |term| pattern.matches(term)))
+                when(self.any_term(field, &mut |term, _| pattern.matches(term)))
             }
-            SearchQuery::Fuzzy { field, value, fuzziness } => {
-                let value = &*self.normalized(field, value);
-                when(self.any_term(field, &mut |term| fuzziness.has(term, value)))
+            SearchQuery::Fuzzy { field, value, case, fuzziness } => {
+                let wanted = CasedText::new(&self.normalized(field, value), *case);
+                let is_near = |wanted: &str, term: &str| fuzziness.has(term, wanted);
+                when(self.any_term(field, &mut |term, is_lower| wanted.passes(term, is_lower, is_near)))
             }
             SearchQuery::Intervals { field, source } => self.score_intervals(field, source),
             SearchQuery::Distance(query) => self.score_distance(query),
@@ -188,24 +189,26 @@ impl SearchedDocument<'_> {
         }
     }
 
-    /// Calls `test` with each term of a field, or of all fields: words of texts, whole values of others.
-    fn any_term(&self, field: &str, test: &mut impl FnMut(&str) -> bool) -> bool {
+    /// Calls `test` with each term of a field, or of all fields: words of texts, whole values of others; and
+    /// with true if all terms of the field are in lower case.
+    fn any_term(&self, field: &str, test: &mut impl FnMut(&str, bool) -> bool) -> bool {
         if let Some(value) = self.meta(field) {
-            return test(&value);
+            return test(&value, false);
         }
         if field == "_ignored" {
-            return ignored(self.mappings, self.sent, self.is_log).iter().any(|name| test(name));
+            return ignored(self.mappings, self.sent, self.is_log).iter().any(|name| test(name, false));
         }
         for place in self.places(field) {
             if place.kind() == FieldValueKind::Text {
-                if self.words_at(&place).any(test) {
+                let is_lower = TextDivision::of_field(&place.definition).compared("A") == "a";
+                if self.words_at(&place).any(&mut |word| test(word, is_lower)) {
                     return true;
                 }
                 continue;
             }
             let values = all_at(self.source, &place.path).into_iter();
             for value in values.filter(|value| is_searched(&place.definition, value)) {
-                if test(&text_of(value)) {
+                if test(&text_of(value), false) {
                     return true;
                 }
             }

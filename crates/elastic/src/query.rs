@@ -18,7 +18,7 @@ use crate::query_distance::DistanceQuery;
 use crate::query_functions::FunctionQuery;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
-use crate::query_terms::{FuzzyTerms, TermPattern};
+use crate::query_terms::{FuzzyTerms, TermCase, TermPattern};
 use crate::query_text::{self, BoostedField};
 use crate::text_division::TextDivision;
 use crate::unread::sent_json;
@@ -53,12 +53,12 @@ pub(crate) enum SearchQuery {
     Prefix {
         field: String,
         value: String,
-        ignores_case: bool,
+        case: TermCase,
     },
     Wildcard {
         field: String,
         value: String,
-        ignores_case: bool,
+        case: TermCase,
     },
     Regexp {
         field: String,
@@ -67,6 +67,7 @@ pub(crate) enum SearchQuery {
     Fuzzy {
         field: String,
         value: String,
+        case: TermCase,
         fuzziness: FuzzyTerms,
     },
     /// Words of a field by their order and their distance.

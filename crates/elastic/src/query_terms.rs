@@ -90,6 +90,39 @@ impl PartialEq for TermPattern {
     }
 }
 
+/// Capital letters in a text that is compared with terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TermCase {
+    /// They are as they stand.
+    Exact,
+    /// They are those of lower case, in the terms as well.
+    Ignored,
+    /// They are those of lower case where the terms of a field are.
+    OfField,
+}
+
+/// A text that is compared with terms.
+pub(crate) struct CasedText {
+    exact: String,
+    lower: String,
+    case: TermCase,
+}
+
+impl CasedText {
+    pub(crate) fn new(text: &str, case: TermCase) -> Self {
+        CasedText { exact: text.to_owned(), lower: text.to_lowercase(), case }
+    }
+
+    /// True if the text and a term pass a test. `is_lower` says that all terms of the field are in lower case.
+    pub(crate) fn passes(&self, term: &str, is_lower: bool, test: impl Fn(&str, &str) -> bool) -> bool {
+        match self.case {
+            TermCase::Ignored => test(&self.lower, &term.to_lowercase()),
+            TermCase::OfField if is_lower => test(&self.lower, term),
+            TermCase::OfField | TermCase::Exact => test(&self.exact, term),
+        }
+    }
+}
+
 /// Terms that are near to a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FuzzyTerms {

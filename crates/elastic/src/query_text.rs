@@ -8,7 +8,7 @@ use self::defaults::boosted;
 pub(crate) use self::defaults::{BoostedField, FieldsKind, TextDefaults};
 use crate::Error;
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery};
-use crate::query_terms::{FuzzyTerms, check_wildcard, check_words};
+use crate::query_terms::{FuzzyTerms, TermCase, check_wildcard, check_words};
 use crate::simple_text::{self, SimpleMarks};
 
 /// Depth of parentheses.
@@ -278,9 +278,9 @@ impl TextParser<'_> {
             ("*", _) => SearchQuery::Exists(field),
             (_, Some(fuzziness)) => {
                 let fuzziness = self.defaults.near(fuzziness);
-                SearchQuery::Fuzzy { field, value: word.to_lowercase(), fuzziness }
+                SearchQuery::Fuzzy { field, value: word.clone(), case: TermCase::OfField, fuzziness }
             }
-            _ if has_pattern => SearchQuery::Wildcard { field, value: word.clone(), ignores_case: true },
+            _ if has_pattern => SearchQuery::Wildcard { field, value: word.clone(), case: TermCase::OfField },
             _ => SearchQuery::Match { field, text: word.clone().into(), options: self.defaults.options() },
         }))
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::Error;
 use crate::query::{BoolQuery, SearchQuery, text_of};
-use crate::query_terms::{FuzzyTerms, check_words};
+use crate::query_terms::{FuzzyTerms, TermCase, check_words};
 use crate::query_text::TextDefaults;
 
 /// Depth of groups, and changes between operators in one, which are as deep.
@@ -299,11 +299,12 @@ impl SimpleParser<'_> {
         let clause = match (tilde, word.last()) {
             (Some(tilde), _) => {
                 let edits = self.text(at + tilde + 1, end).parse().unwrap_or(2);
-                let value = self.text(at, at + tilde).to_lowercase();
+                let value = self.text(at, at + tilde);
                 let fuzziness = self.defaults.near(FuzzyTerms::with_edits(edits));
                 self.defaults.in_fields(None, |field| SearchQuery::Fuzzy {
                     field,
                     value: value.clone(),
+                    case: TermCase::OfField,
                     fuzziness,
                 })
             }
@@ -312,7 +313,7 @@ impl SimpleParser<'_> {
                 self.defaults.in_fields(None, |field| SearchQuery::Prefix {
                     field,
                     value: value.clone(),
-                    ignores_case: true,
+                    case: TermCase::OfField,
                 })
             }
             _ => {

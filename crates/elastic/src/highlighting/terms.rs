@@ -9,7 +9,7 @@ use crate::evaluation::{FieldValueKind, kind_of, phrases};
 use crate::mapping::type_of;
 use crate::patterns::{glob, wildcard};
 use crate::query::{MatchOptions, SearchQuery, text_of};
-use crate::query_terms::{FuzzyTerms, TermPattern};
+use crate::query_terms::{CasedText, FuzzyTerms, TermCase, TermPattern};
 use crate::text_division::TextDivision;
 
 /// A part of a query that finds words, with the name or the pattern of its field.
@@ -73,20 +73,23 @@ pub(super) struct TermMarks<'q> {
 
 /// Words that are not listed.
 enum WordTest<'q> {
-    Prefix { value: String, ignores_case: bool },
-    Wildcard { value: String, ignores_case: bool },
+    Prefix(CasedText, bool),
+    Wildcard(CasedText, bool),
     Regexp(&'q TermPattern),
-    Fuzzy { value: String, fuzziness: FuzzyTerms },
+    Fuzzy { wanted: CasedText, is_lower: bool, fuzziness: FuzzyTerms },
 }
 
 impl WordTest<'_> {
     fn has(&self, word: &str) -> bool {
-        let fold = |ignores_case: bool| if ignores_case { word.to_lowercase() } else { word.to_owned() };
         match self {
-            WordTest::Prefix { value, ignores_case } => fold(*ignores_case).starts_with(value),
-            WordTest::Wildcard { value, ignores_case } => wildcard(value, &fold(*ignores_case)),
+            WordTest::Prefix(wanted, is_lower) => {
+                wanted.passes(word, *is_lower, |wanted, word| word.starts_with(wanted))
+            }
+            WordTest::Wildcard(wanted, is_lower) => wanted.passes(word, *is_lower, wildcard),
             WordTest::Regexp(pattern) => pattern.matches(word),
-            WordTest::Fuzzy { value, fuzziness } => fuzziness.has(word, value),
+            WordTest::Fuzzy { wanted, is_lower, fuzziness } => {
+                wanted.passes(word, *is_lower, |wanted, word| fuzziness.has(word, wanted))
+            }
         }
     }
 }
@@ -114,26 +117,23 @@ impl<'q> TermMarks<'q> {
     }
 
     fn add(&mut self, query: &'q SearchQuery) {
-        let fold = |value: &str, ignores_case: bool| {
-            if ignores_case { value.to_lowercase() } else { value.to_owned() }
-        };
+        let is_lower = self.kind == FieldValueKind::Text && self.division.compared("A") == "a";
         match query {
             SearchQuery::Terms { values, ignores_case: true, .. } => {
                 self.folded.extend(values.iter().map(|value| text_of(value).to_lowercase()));
             }
             SearchQuery::Terms { values, .. } => self.exact.extend(values.iter().map(text_of)),
             SearchQuery::Match { text, options, .. } => self.add_match(&text_of(text), options),
-            SearchQuery::Prefix { value, ignores_case, .. } => {
-                let value = fold(value, *ignores_case);
-                self.tests.push(WordTest::Prefix { value, ignores_case: *ignores_case });
+            SearchQuery::Prefix { value, case, .. } => {
+                self.tests.push(WordTest::Prefix(CasedText::new(value, *case), is_lower));
             }
-            SearchQuery::Wildcard { value, ignores_case, .. } => {
-                let value = fold(value, *ignores_case);
-                self.tests.push(WordTest::Wildcard { value, ignores_case: *ignores_case });
+            SearchQuery::Wildcard { value, case, .. } => {
+                self.tests.push(WordTest::Wildcard(CasedText::new(value, *case), is_lower));
             }
             SearchQuery::Regexp { pattern, .. } => self.tests.push(WordTest::Regexp(pattern)),
-            SearchQuery::Fuzzy { value, fuzziness, .. } => {
-                self.tests.push(WordTest::Fuzzy { value: value.clone(), fuzziness: *fuzziness });
+            SearchQuery::Fuzzy { value, case, fuzziness, .. } => {
+                let wanted = CasedText::new(value, *case);
+                self.tests.push(WordTest::Fuzzy { wanted, is_lower, fuzziness: *fuzziness });
             }
             // They find no words themselves.
             _ => {}
@@ -150,11 +150,14 @@ impl<'q> TermMarks<'q> {
         if options.is_prefix
             && let Some(value) = words.pop()
         {
-            self.tests.push(WordTest::Prefix { value, ignores_case: false });
+            self.tests.push(WordTest::Prefix(CasedText::new(&value, TermCase::Exact), is_text));
         }
         match options.fuzziness.filter(|_| is_text && !options.is_phrase) {
             Some(fuzziness) => {
-                self.tests.extend(words.into_iter().map(|value| WordTest::Fuzzy { value, fuzziness }));
+                self.tests.extend(words.iter().map(|value| {
+                    let wanted = CasedText::new(value, TermCase::Exact);
+                    WordTest::Fuzzy { wanted, is_lower: is_text, fuzziness }
+                }));
             }
             None => self.exact.extend(words),
         }

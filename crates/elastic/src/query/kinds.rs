@@ -16,7 +16,7 @@ use crate::query_functions::FunctionQuery;
 use crate::query_members;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
-use crate::query_terms::{FuzzyTerms, check_wildcard, check_words};
+use crate::query_terms::{FuzzyTerms, TermCase, check_wildcard, check_words};
 use crate::query_text::{self, BoostedField, FieldsKind};
 use crate::regexp_signs::RegexpSigns;
 use crate::text_division::TextDivision;
@@ -145,9 +145,10 @@ fn pattern(kind: &str, members: Map<String, Value>, scope: ParseScope<'_>) -> Re
         check_wildcard(&value)?;
     }
     let ignores_case = ignores_case(&rest);
+    let case = if ignores_case { TermCase::Ignored } else { TermCase::Exact };
     Ok(match kind {
-        "prefix" => SearchQuery::Prefix { field, value, ignores_case },
-        "wildcard" => SearchQuery::Wildcard { field, value, ignores_case },
+        "prefix" => SearchQuery::Prefix { field, value, case },
+        "wildcard" => SearchQuery::Wildcard { field, value, case },
         _ => {
             let flags = rest.get("flags").map(|flags| RegexpSigns::parse(&text_of(flags))).transpose()?;
             let signs = flags.unwrap_or(RegexpSigns::ALL);
@@ -161,7 +162,7 @@ fn fuzzy(members: Map<String, Value>) -> Result<SearchQuery, Error> {
     let mut fuzziness = FuzzyTerms::parse(rest.get("fuzziness"))?;
     fuzziness.prefix_length = length_of("prefix_length", rest.get("prefix_length"))?;
     fuzziness.has_swaps = rest.get("transpositions") != Some(&Value::Bool(false));
-    Ok(SearchQuery::Fuzzy { field, value: text_of(&value), fuzziness })
+    Ok(SearchQuery::Fuzzy { field, value: text_of(&value), case: TermCase::Exact, fuzziness })
 }
 
 fn intervals(mut members: Map<String, Value>, scope: ParseScope<'_>) -> Result<SearchQuery, Error> {

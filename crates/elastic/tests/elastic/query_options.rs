@@ -189,6 +189,50 @@ fn typed_texts_have_the_options_of_both_languages() {
 }
 
 #[test]
+fn capitals_of_typed_patterns_are_those_of_the_field() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get(
+        "PUT /a",
+        r#"{"mappings":{"properties":{"k":{"type":"keyword"},"w":{"type":"text","analyzer":"whitespace"}}}}"#,
+    );
+    for (id, document) in [
+        ("1", r#"{"t":"The Quick Fox","k":"Alpha","w":"Upper word"}"#),
+        ("2", r#"{"t":"slow","k":"alpha","w":"upper word"}"#),
+    ] {
+        service.get(&format!("PUT /a/_doc/{id}"), document);
+    }
+    let typed = |text: &str| json!({ "query_string": { "query": text } });
+    let simple =
+        |text: &str, field: &str| json!({ "simple_query_string": { "query": text, "fields": [field] } });
+    let queries = [
+        (typed("t:QUI*"), "1"),
+        (typed("t:Qu?ck"), "1"),
+        (typed("t:QUIKC~1"), "1"),
+        (typed("k:Al*"), "1"),
+        (typed("k:al*"), "2"),
+        (typed("k:AL*"), ""),
+        (typed("k:Alphx~1"), "1"),
+        (typed("w:Up*"), "1"),
+        (typed("w:up*"), "2"),
+        (simple("QUI*", "t"), "1"),
+        (simple("Al*", "k"), "1"),
+        (simple("alphx~1", "k"), "2"),
+        (json!({ "wildcard": { "t": "QUI*" } }), ""),
+        (json!({ "wildcard": { "k": { "value": "AL*", "case_insensitive": true } } }), "1 2"),
+        (json!({ "prefix": { "k": { "value": "AL", "case_insensitive": true } } }), "1 2"),
+    ];
+    check(&service, &queries);
+    let body = r#"{"query":{"query_string":{"query":"QUI* k:Al*"}},"highlight":{"fields":{"t":{},"k":{}}}}"#;
+    let hit = service.get("POST /a/_search", body)["hits"]["hits"][0].take();
+    assert_eq!(
+        hit["highlight"],
+        json!({ "t": ["The <em>Quick</em> Fox"], "k": ["<em>Alpha</em>"] }),
+        "{hit}"
+    );
+}
+
+#[test]
 fn regular_expressions_have_the_signs_of_lucene() {
     let directory = directory();
     let service = TestService::open(&directory);
