@@ -189,6 +189,10 @@ fn each_kind_answers_as_the_table_says() {
         (r#"{"value_count":{"field":"k"}}"#, r#"{"value":5}"#),
         (r#"{"cardinality":{"field":"k"}}"#, r#"{"value":3}"#),
         (r#"{"weighted_avg":{"value":{"field":"n"},"weight":{"field":"x"}}}"#, r#"{"value":66.625}"#),
+        (
+            r#"{"weighted_avg":{"value":{"field":"n"},"weight":{"field":"x"},"format":"0.0"}}"#,
+            r#"{"value":66.625,"value_as_string":"66.6"}"#,
+        ),
         (r#"{"percentiles":{"field":"n","percents":[5,25,50]}}"#, r#"{"5.0":1.0,"25.0":26.0,"50.0":76.0}"#),
         (r#"{"percentiles":{"field":"n","percents":[50],"hdr":{}}}"#, r#"{"50.0":51.0302734375}"#),
         (
