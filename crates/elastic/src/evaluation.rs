@@ -48,6 +48,8 @@ pub(crate) struct SearchedDocument<'d> {
 struct SearchedPlace<'d> {
     definition: Cow<'d, Map<String, Value>>,
     path: String,
+    /// Name of the field, if a pattern found it.
+    name: Option<String>,
 }
 
 impl SearchedPlace<'_> {
@@ -236,14 +238,14 @@ impl SearchedDocument<'_> {
             let fields = all_fields(self.mappings).into_iter().filter(|(path, definition)| {
                 definition.get("properties").is_none() && type_of(definition) != "object" && glob(field, path)
             });
-            let places = fields.filter_map(|(path, _)| {
-                let (definition, path) = searched_at(self.mappings, &path)?;
-                Some(SearchedPlace { definition: Cow::Borrowed(definition), path })
+            let places = fields.filter_map(|(name, _)| {
+                let (definition, path) = searched_at(self.mappings, &name)?;
+                Some(SearchedPlace { definition: Cow::Borrowed(definition), path, name: Some(name) })
             });
             return places.collect();
         }
         let found = self.field(field);
-        found.map(|(definition, path)| SearchedPlace { definition, path }).into_iter().collect()
+        found.map(|(definition, path)| SearchedPlace { definition, path, name: None }).into_iter().collect()
     }
 
     /// Definition of a field, and its place in the source. In `logs` mode a field that the mapping lacks has
@@ -356,7 +358,7 @@ impl SearchedDocument<'_> {
         if field == "_ignored" {
             return !ignored(self.mappings, self.sent, self.is_log).is_empty();
         }
-        self.places(field).iter().any(|SearchedPlace { definition, path }| {
+        self.places(field).iter().any(|SearchedPlace { definition, path, .. }| {
             let values = all_at(self.source, path);
             match definition.get("properties") {
                 Some(_) => values.iter().any(|value| has_value(value)),
@@ -375,16 +377,17 @@ impl SearchedDocument<'_> {
         let is_all = field.contains('*');
         let mut best: Option<f64> = None;
         for place in self.places(field) {
+            let name = place.name.as_deref().unwrap_or(field);
             let score = match place.kind() {
                 FieldValueKind::Text => self.match_words(&place, &text_of(text), options),
                 _ if options.is_prefix => {
                     let wanted = text_of(text);
-                    let wanted = self.normalized(&place.path, &wanted);
+                    let wanted = self.normalized(name, &wanted);
                     let mut values = all_at(self.source, &place.path).into_iter();
                     values.any(|value| text_of(value).starts_with(&*wanted)).then_some(1.0)
                 }
                 _ => {
-                    let found = match self.has_term(if is_all { &place.path } else { field }, text, false) {
+                    let found = match self.has_term(name, text, false) {
                         Err(_) if options.is_lenient || is_all => false,
                         other => other?,
                     };

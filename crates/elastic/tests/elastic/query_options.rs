@@ -219,6 +219,11 @@ fn capitals_of_typed_patterns_are_those_of_the_field() {
         (simple("Al*", "k"), "1"),
         (simple("alphx~1", "k"), "2"),
         (json!({ "wildcard": { "t": "QUI*" } }), ""),
+        // A pattern finds the values of the fields inside of another as they are.
+        (json!({ "multi_match": { "query": "quick", "fields": ["t.*"] } }), ""),
+        (json!({ "multi_match": { "query": "The Quick Fox", "fields": ["t.*"] } }), "1"),
+        (json!({ "multi_match": { "query": "The Qu", "fields": ["t.*"], "type": "phrase_prefix" } }), "1"),
+        (json!({ "multi_match": { "query": "quick", "fields": ["t*"] } }), "1"),
         (json!({ "wildcard": { "k": { "value": "AL*", "case_insensitive": true } } }), "1 2"),
         (json!({ "prefix": { "k": { "value": "AL", "case_insensitive": true } } }), "1 2"),
     ];
