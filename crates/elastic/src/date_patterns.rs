@@ -88,6 +88,12 @@ pub(crate) fn is_whole(format: &str) -> bool {
     WHOLE.contains(&plain_name(format))
 }
 
+/// True for a format of dates: one with a name, or a pattern of parts of dates.
+pub(crate) fn is_date_format(format: &str) -> bool {
+    let is_number = matches!(format, "epoch_millis" | "epoch_second");
+    is_number || is_whole(format) || !format.is_empty() && DatePattern::of(format).is_known()
+}
+
 /// True for a format whose dates are read in all forms of ISO 8601.
 pub(crate) fn reads_iso(format: &str) -> bool {
     let name = plain_name(format);
@@ -520,6 +526,16 @@ mod tests {
             ("strict_week_date", true),
         ] {
             assert_eq!(DatePattern::of(format).is_known(), expected, "{format}");
+        }
+        for (format, expected) in [
+            ("epoch_second", true),
+            ("strict_date_optional_time_nanos", true),
+            ("rfc3339_lenient", true),
+            ("dd/MMM/yyyy:HH:mm:ss Z", true),
+            ("", false),
+            ("iso", false),
+        ] {
+            assert_eq!(is_date_format(format), expected, "{format}");
         }
     }
 }

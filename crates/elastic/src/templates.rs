@@ -368,7 +368,12 @@ pub(crate) fn delete_named(
     let found: Vec<String> =
         change.all_named(kind).map(|(name, _)| name.to_owned()).filter(|name| glob(pattern, name)).collect();
     if found.is_empty() && !pattern.contains('*') {
-        return Err(Error::NotFound(format!("index_template [{pattern}] missing")));
+        let what = match kind {
+            NamedKind::ComponentTemplate => "component_template",
+            NamedKind::Pipeline => "pipeline",
+            _ => "index_template",
+        };
+        return Err(Error::NotFound(format!("{what} [{pattern}] missing")));
     }
     match kind {
         NamedKind::ComponentTemplate => check_unused(&change, &found)?,

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{all_fields, check_value, is_flag, type_of};
 use crate::Error;
+use crate::date_patterns::is_date_format;
 use crate::fields::names_of;
 use crate::normalizer::ValueNormalizer;
 use crate::query::text_of;
@@ -164,6 +165,7 @@ pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -
             "index" | "doc_values" | "fielddata" | "store" | "coerce" | "ignore_malformed" => {
                 ["true", "false"].contains(&text.as_str())
             }
+            "format" => text.split("||").all(is_date_format),
             "ignore_above" => text.parse::<u64>().is_ok(),
             "scaling_factor" => text.parse().is_ok_and(|factor: f64| factor > 0.0 && factor.is_finite()),
             "copy_to" => !names_of(value).is_empty(),

@@ -435,6 +435,8 @@ fn parameters_with_another_meaning_are_refused_and_others_kept() {
         (json!({ "type": "text", "position_increment_gap": 0 }), "never over two"),
         (json!({ "type": "long", "null_value": "x" }), "[null_value] cannot be [x]"),
         (json!({ "type": "long", "coerce": "maybe" }), "[coerce] cannot be [maybe]"),
+        (json!({ "type": "date", "format": "nonsense" }), "[format] cannot be [nonsense]"),
+        (json!({ "type": "date", "format": "yyyy||soon" }), "[format] cannot be [yyyy||soon]"),
         (json!({ "type": "long", "script": "1" }), "[script] is not supported"),
         (json!({ "type": "date", "locale": "de" }), "[locale] is [de]"),
         (json!({ "type": "keyword", "meta": { "a": 1 } }), "[meta] cannot be"),
