@@ -214,6 +214,7 @@ impl HitSearch {
             self.form.check_formats(mappings)?;
             let mut sorted = self.order.iter().flat_map(HitOrder::fields);
             sorted.try_for_each(|field| check_doc_values(mappings, field))?;
+            self.order.iter().try_for_each(|order| order.check(mappings))?;
         }
         self.check_window(indexes)?;
         self.check_rescoring(indexes)?;

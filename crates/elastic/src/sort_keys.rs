@@ -9,6 +9,62 @@ use crate::dates::DateText;
 use crate::evaluation::FieldValueKind;
 use crate::query::text_of;
 
+/// Value of several that a hit has in a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SortMode {
+    Least,
+    Most,
+    Sum,
+    Average,
+    Median,
+}
+
+impl SortMode {
+    /// Mode of a name; `None` if there is no such mode.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "min" => SortMode::Least,
+            "max" => SortMode::Most,
+            "sum" => SortMode::Sum,
+            "avg" => SortMode::Average,
+            "median" => SortMode::Median,
+            _ => return None,
+        })
+    }
+
+    /// True if the value is computed, and may be none of those that there are.
+    pub(crate) fn is_computed(self) -> bool {
+        !matches!(self, SortMode::Least | SortMode::Most)
+    }
+
+    /// Key that is computed of several numbers or dates, rounded if they are whole; `None` if there are none.
+    pub(crate) fn combined(self, keys: Vec<HitSortKey>, is_whole: bool) -> Option<HitSortKey> {
+        let is_date = matches!(keys.first(), Some(HitSortKey::Date(..)));
+        let mut numbers: Vec<f64> =
+            keys.iter().filter_map(HitSortKey::number).map(SortNumber::real).collect();
+        numbers.sort_by(f64::total_cmp);
+        let count = numbers.len();
+        let sum: f64 = numbers.iter().sum();
+        let value = match self {
+            _ if count == 0 => return None,
+            SortMode::Least => numbers[0],
+            SortMode::Most => numbers[count - 1],
+            SortMode::Sum => sum,
+            SortMode::Average => sum / count as f64,
+            SortMode::Median => (numbers[(count - 1) / 2] + numbers[count / 2]) / 2.0,
+        };
+        let number = SortNumber::of_real(value.clamp(f64::MIN, f64::MAX))?;
+        if !is_whole {
+            return Some(HitSortKey::Number(number));
+        }
+        let rounded = (value + 0.5).floor();
+        Some(match is_date {
+            true => HitSortKey::Date(rounded as i64, None),
+            false => HitSortKey::Number(SortNumber::of_real(rounded).unwrap_or(number).whole()),
+        })
+    }
+}
+
 /// Key of one hit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum HitSortKey {
@@ -69,15 +125,29 @@ impl SortNumber {
     /// The nearest number that a half float has, of those within their range.
     fn rounded_to_half(self) -> Self {
         const LARGEST: f64 = 65_504.0;
-        let real = match self.0 {
-            NumberForm::Whole(number) => number as f64,
-            NumberForm::Real(number) => number,
-        };
+        let real = self.real();
         // There are ten bits behind the first one, and fewer below the least exponent.
         let exponent = real.abs().log2().floor().max(-14.0);
         let step = 2_f64.powi(exponent as i32 - 10);
         let nearest = (real / step).round_ties_even() * step;
         SortNumber::of_real(nearest).filter(|_| nearest.abs() <= LARGEST).unwrap_or(self)
+    }
+
+    fn real(self) -> f64 {
+        match self.0 {
+            NumberForm::Whole(number) => number as f64,
+            NumberForm::Real(number) => number,
+        }
+    }
+
+    /// The number as a field without fractions has it. Those beyond all of 64 bits stay as they are.
+    fn whole(self) -> Self {
+        match self.0 {
+            NumberForm::Real(number) if number.abs() < 1.8e19 => {
+                SortNumber(NumberForm::Whole(number.trunc() as i128))
+            }
+            _ => self,
+        }
     }
 
     fn shown(self) -> Value {
@@ -139,12 +209,16 @@ impl HitSortKey {
         })
     }
 
-    /// The key in a field of half floats, which keep fewer digits.
-    pub(crate) fn rounded_to_half(self) -> Self {
-        match self {
-            HitSortKey::Number(number) => HitSortKey::Number(number.rounded_to_half()),
-            other => other,
-        }
+    /// The key as a field of a type has it: those of half floats keep fewer digits, and those of other floats
+    /// are no whole numbers.
+    pub(crate) fn stored_as(self, field_type: &str) -> Self {
+        let HitSortKey::Number(number) = self else { return self };
+        HitSortKey::Number(match field_type {
+            "half_float" => number.rounded_to_half(),
+            "double" | "float" | "scaled_float" => SortNumber::of_real(number.real()).unwrap_or(number),
+            "long" | "integer" | "short" | "byte" | "unsigned_long" => number.whole(),
+            _ => number,
+        })
     }
 
     /// Key as the answer shows it.
@@ -270,8 +344,33 @@ mod tests {
             (json!(1e9), 1e9),
         ] {
             let key = HitSortKey::of_kind(&number, FieldValueKind::Number, &[]).expect("a number");
-            assert_eq!(key.rounded_to_half().shown(), json!(expected), "{number}");
+            assert_eq!(key.stored_as("half_float").shown(), json!(expected), "{number}");
         }
+    }
+
+    #[test]
+    fn several_numbers_have_a_sum_an_average_and_a_median() {
+        let keys = |numbers: &[Value]| -> Vec<HitSortKey> {
+            numbers.iter().filter_map(|n| HitSortKey::of_kind(n, FieldValueKind::Number, &[])).collect()
+        };
+        let (odd, even) = ([json!(5), json!(1), json!(4)], [json!(1), json!(4)]);
+        for (mode, numbers, whole, real) in [
+            ("sum", odd.as_slice(), json!(10), json!(10.0)),
+            ("avg", odd.as_slice(), json!(3), json!(10.0 / 3.0)),
+            ("AVG", even.as_slice(), json!(3), json!(2.5)),
+            ("median", odd.as_slice(), json!(4), json!(4.0)),
+            ("median", even.as_slice(), json!(3), json!(2.5)),
+        ] {
+            let mode = SortMode::parse(mode).expect(mode);
+            for (is_whole, expected) in [(true, whole), (false, real)] {
+                let found = mode.combined(keys(numbers), is_whole).map(|key| key.shown());
+                assert_eq!(found, Some(expected), "{mode:?} of {numbers:?}");
+            }
+            assert_eq!(mode.combined(Vec::new(), true), None);
+        }
+        let dates = vec![HitSortKey::Date(10, None), HitSortKey::Date(21, None)];
+        assert_eq!(SortMode::Average.combined(dates, true), Some(HitSortKey::Date(16, None)));
+        assert_eq!(SortMode::parse("best"), None);
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod service;
 mod service_support;
 mod settings;
 mod shown_fields;
+mod sort_modes;
 mod streamed_aggregations;
 mod tables;
 mod templates;
