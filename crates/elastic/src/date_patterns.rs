@@ -106,7 +106,7 @@ impl<'p> DatePattern<'p> {
     pub(crate) fn of(format: &'p str) -> Self {
         let name = plain_name(format);
         let named = NAMED.iter().find(|(known, _)| *known == name);
-        DatePattern(named.map_or(format, |(_, pattern)| pattern))
+        DatePattern(named.map_or(format, |(_, pattern)| *pattern))
     }
 
     /// True if all letters outside of quotes stand for parts of dates.
@@ -487,7 +487,7 @@ mod tests {
             ("HH:mmX", "01:00\u{e4}"),
             ("a", "\u{e4}m"),
             ("nonsense", "x"),
-            (&"[".repeat(100), "x"),
+            ("[".repeat(100).as_str(), "x"),
         ] {
             check(format, text, None);
         }
