@@ -7,7 +7,6 @@ use crate::fields::names_of;
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, text_of};
 use crate::query_terms::{FuzzyTerms, check_wildcard, check_words};
 use crate::simple_text;
-use crate::text_division::TextDivision;
 
 /// Depth of parentheses.
 const DEPTH_MAX: usize = 20;
@@ -51,15 +50,15 @@ pub(crate) struct TextDefaults {
     pub(crate) needs_all: bool,
     /// True if words that do not fit the type of a field match nothing, instead of being an error.
     pub(crate) is_lenient: bool,
-    /// Division of words and phrases, in the place of that of their fields.
-    pub(crate) analyzer: Option<TextDivision>,
+    /// Name of the analyzer of words and phrases, in the place of that of their fields.
+    pub(crate) analyzer: Option<String>,
 }
 
 impl TextDefaults {
     /// Options of words and phrases.
     pub(crate) fn options(&self) -> MatchOptions {
-        let TextDefaults { needs_all, is_lenient, analyzer, .. } = *self;
-        MatchOptions { is_lenient, needs_all, analyzer, ..MatchOptions::default() }
+        let TextDefaults { needs_all, is_lenient, ref analyzer, .. } = *self;
+        MatchOptions { is_lenient, needs_all, analyzer: analyzer.clone(), ..MatchOptions::default() }
     }
 
     /// A clause in a field, or in the default fields.
@@ -96,10 +95,7 @@ pub(crate) fn of_members(kind: &str, members: &Map<String, Value>) -> Result<Sea
         fields: fields.iter().map(|field| BoostedField::parse(field)).collect::<Result<_, _>>()?,
         needs_all: operator.is_some_and(|operator| operator.eq_ignore_ascii_case("and")),
         is_lenient: members.get("lenient") == Some(&Value::Bool(true)) || is_simple,
-        analyzer: members
-            .get("analyzer")
-            .map(|name| TextDivision::of_analyzer(&text_of(name)))
-            .transpose()?,
+        analyzer: members.get("analyzer").map(text_of),
     };
     if is_simple { simple_text::parse(text, &defaults) } else { parse(text, &defaults) }
 }

@@ -15,7 +15,6 @@ use crate::ignored::ignored;
 use crate::mapping::{check_doc_values, field_at, is_flag, is_searched, searched_at, type_of};
 use crate::query::text_of;
 use crate::search::SearchHit;
-use crate::text_division::TextDivision;
 
 /// Form of the values of a field over all indexes of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -353,8 +352,8 @@ impl FieldSource {
         };
         let values = all_at(hit.searched_members(), &place);
         if matches!(type_of(definition), "text" | "match_only_text") {
-            let division = TextDivision::of_field(definition);
-            let words = values.iter().flat_map(|value| division.words(&text_of(value)));
+            let division = hit.index.analyzers.of_field(definition);
+            let words = values.iter().flat_map(|value| division.words(&text_of(value)).into_words());
             return words.map(AggregatedValue::Text).collect();
         }
         let fits = |value: &&&Value| is_searched(definition, value);

@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 
 use super::{all_fields, check_value, is_flag, type_of};
 use crate::Error;
+use crate::analyzers::{self, ANALYZER_PARAMETERS};
 use crate::fields::names_of;
 use crate::normalizer::ValueNormalizer;
 use crate::query::text_of;
 use crate::source::SourceFilter;
-use crate::text_division::TextDivision;
 
 /// Treatment of a parameter.
 #[derive(Clone, Copy, PartialEq)]
@@ -149,15 +149,8 @@ pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -
             check_dynamic(name, value)?;
         }
         let is_valid = match parameter.as_str() {
-            "analyzer" | "search_analyzer" | "search_quote_analyzer" => {
-                if TextDivision::named(&text).is_none() {
-                    return refuse(format!(
-                        "[{parameter}] is [{text}]; there are [standard], [simple], [whitespace] and [keyword], and none of \
-                         [analysis] in settings"
-                    ));
-                }
-                true
-            }
+            // Those that there are depends on settings.
+            "analyzer" | "search_analyzer" | "search_quote_analyzer" => value.is_string(),
             "meta" => {
                 value.as_object().is_some_and(|meta| meta.len() <= 5 && meta.values().all(Value::is_string))
             }
@@ -182,13 +175,6 @@ pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -
     }
     if kind == "scaled_float" && !field.contains_key("scaling_factor") && !is_template {
         return refuse("Field [scaling_factor] is required".to_owned());
-    }
-    let of_search = Some(TextDivision::of_search(field));
-    let quoted = field.get("search_quote_analyzer").map(text_of);
-    if let Some(quoted) = quoted.filter(|quoted| TextDivision::named(quoted) != of_search) {
-        return refuse(format!(
-            "[search_quote_analyzer] is [{quoted}]: phrases are divided as other texts of searches are"
-        ));
     }
     let below = field.get("fields").and_then(Value::as_object).into_iter().flatten();
     let mut below = below.filter_map(|(name, field)| Some((name, field.as_object()?)));
@@ -238,8 +224,8 @@ fn check_dynamic(name: &str, value: &Value) -> Result<(), Error> {
     }
 }
 
-/// Checks what the fields of a mapping name outside of it: normalizers of the settings, and fields of the
-/// whole mapping that they are copied to.
+/// Checks what the fields of a mapping name outside of it: normalizers and analyzers of the settings, and
+/// fields of the whole mapping that they are copied to.
 ///
 /// # Errors
 /// One is missing, or a normalizer has filters that there are not.
@@ -256,6 +242,13 @@ pub(crate) fn check_named(
     for (path, field) in all_fields(given).into_iter().chain(of_templates) {
         if let Some(name) = field.get("normalizer").map(text_of) {
             ValueNormalizer::named(&name, settings).map_err(|error| {
+                Error::mapping(format!("Failed to parse mapping [_doc]: field [{path}]: {error}"))
+            })?;
+        }
+        let named = ANALYZER_PARAMETERS.iter().filter_map(|member| field.get(*member)?.as_str());
+        // A dynamic template has a place for the name of the field.
+        for name in named.filter(|name| !name.contains('{')) {
+            analyzers::check_name(name, settings).map_err(|error| {
                 Error::mapping(format!("Failed to parse mapping [_doc]: field [{path}]: {error}"))
             })?;
         }

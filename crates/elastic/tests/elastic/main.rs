@@ -2,6 +2,7 @@
 
 mod aggregations;
 mod aliases;
+mod analyzers;
 mod answers;
 mod bulks;
 mod by_query;
