@@ -164,7 +164,15 @@ impl HitForm {
     fn fields_of(&self, hit: &SearchHit) -> Map<String, Value> {
         let mut shown = Map::new();
         let mappings = &hit.index.entry.mappings;
-        for (pattern, format) in self.doc_fields.iter().chain(&self.fields) {
+        let own = SourceFilter::of_mapping(mappings).filter(|_| !self.fields.is_empty());
+        let of_source = match &own {
+            Some(own) if own.is_off => Cow::Owned(Map::new()),
+            Some(own) => Cow::Owned(own.apply(&hit.document)),
+            None => Cow::Borrowed(&hit.document),
+        };
+        let of_values = self.doc_fields.iter().map(|field| (field, &hit.document));
+        let asked = of_values.chain(self.fields.iter().map(|field| (field, &*of_source)));
+        for ((pattern, format), document) in asked {
             let paths: Vec<String> = match pattern.contains('*') {
                 true => {
                     let all = crate::mapping::all_fields(mappings).into_iter();
@@ -187,7 +195,7 @@ impl HitForm {
                     },
                     _ => (*value).clone(),
                 };
-                let values: Vec<Value> = all_at(&hit.document, &place).iter().map(one).collect();
+                let values: Vec<Value> = all_at(document, &place).iter().map(one).collect();
                 if !values.is_empty() {
                     shown.insert(path, Value::Array(values));
                 }

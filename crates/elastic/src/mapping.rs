@@ -128,6 +128,14 @@ pub(crate) fn all_fields(mappings: &Map<String, Value>) -> Vec<(String, &Map<Str
     all
 }
 
+/// Path of the innermost nested object around a field.
+pub(crate) fn nested_around<'p>(mappings: &Map<String, Value>, path: &'p str) -> Option<&'p str> {
+    let mut outer = path.rmatch_indices('.').map(|(end, _)| &path[..end]);
+    outer.find(|outer| {
+        declared_at(mappings, outer).is_some_and(|(definition, _)| type_of(definition) == "nested")
+    })
+}
+
 /// Number of all fields, multi-fields included.
 pub(crate) fn count_fields(mappings: &Map<String, Value>) -> usize {
     let below = |name: &str| mappings.get(name).and_then(Value::as_object).into_iter().flatten();

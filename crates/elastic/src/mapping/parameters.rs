@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{all_fields, check_value, is_flag, type_of};
+use super::{all_fields, check_value, is_flag, nested_around, type_of};
 use crate::Error;
 use crate::analyzers::{self, ANALYZER_PARAMETERS};
 use crate::fields::names_of;
@@ -253,14 +253,38 @@ pub(crate) fn check_named(
             })?;
         }
         for target in field.get("copy_to").map(names_of).unwrap_or_default() {
-            if super::field_at(whole, &target).is_none() {
-                return Err(Error::mapping(format!(
-                    "Failed to parse mapping [_doc]: [copy_to] of [{path}] names [{target}], which the mapping lacks; declare it"
-                )));
-            }
+            check_copy(whole, &path, &target)?;
         }
     }
     Ok(())
+}
+
+/// Checks that the values of a field can be copied to another one: it is a field, and in no other nested
+/// object than one around both.
+///
+/// # Errors
+/// It is an object, or in another nested object.
+fn check_copy(whole: &Map<String, Value>, path: &str, target: &str) -> Result<(), Error> {
+    let refuse = |reason: String| Err(Error::mapping(format!("Failed to parse mapping [_doc]: {reason}")));
+    let definition = super::field_at(whole, target).map(|(definition, _)| definition);
+    if target.split('.').any(|part| part.trim().is_empty())
+        || definition.is_some_and(|definition| matches!(type_of(definition), "object" | "nested" | "alias"))
+    {
+        return refuse(format!("[copy_to] of [{path}] names [{target}], which cannot have its values"));
+    }
+    let (around, of_target) = (nested_around(whole, path), nested_around(whole, target));
+    let is_within = |outer: &str| {
+        let rest = around.and_then(|around| around.strip_prefix(outer));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    match of_target.filter(|outer| !is_within(outer)) {
+        Some(outer) => refuse(format!(
+            "Illegal combination of [copy_to] and [nested] mappings: [copy_to] may only copy data to the current nested document \
+             or any of its parents, however one [copy_to] directive is trying to copy data from nested object [{}] to [{outer}]",
+            around.unwrap_or_default()
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Checks that a value has the form of a number of a field that does not convert others.
