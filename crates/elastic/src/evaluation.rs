@@ -14,7 +14,7 @@ use crate::Error;
 use crate::analyzers::IndexAnalyzers;
 use crate::fields::{all_at, each_at};
 use crate::ignored::ignored;
-use crate::mapping::{self, all_fields, check_value, is_searched, searched_at, type_of};
+use crate::mapping::{self, all_fields, check_value, is_kept, is_object, is_searched, searched_at, type_of};
 use crate::normalizer::ValueNormalizer;
 use crate::patterns::{glob, wildcard};
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, minimum_of, text_of};
@@ -66,17 +66,19 @@ pub(crate) enum FieldValueKind {
     Text,
     Keyword,
     Ip,
+    Version,
 }
 
 /// Kind of the values of a type of fields.
 pub(crate) fn kind_of(field_type: &str) -> FieldValueKind {
     match field_type {
         "long" | "integer" | "short" | "byte" | "double" | "float" | "half_float" | "scaled_float"
-        | "unsigned_long" => FieldValueKind::Number,
+        | "unsigned_long" | "token_count" => FieldValueKind::Number,
         "date" | "date_nanos" => FieldValueKind::Date,
         "boolean" => FieldValueKind::Boolean,
         "text" | "match_only_text" | "search_as_you_type" => FieldValueKind::Text,
         "ip" => FieldValueKind::Ip,
+        "version" => FieldValueKind::Version,
         _ => FieldValueKind::Keyword,
     }
 }
@@ -232,7 +234,9 @@ impl SearchedDocument<'_> {
     fn places(&self, field: &str) -> Vec<SearchedPlace<'_>> {
         if field.contains('*') {
             let fields = all_fields(self.mappings).into_iter().filter(|(path, definition)| {
-                definition.get("properties").is_none() && type_of(definition) != "object" && glob(field, path)
+                let kind = type_of(definition);
+                let is_value = definition.get("properties").is_none() && !is_object(kind) && !is_kept(kind);
+                is_value && glob(field, path)
             });
             let places = fields.filter_map(|(path, _)| {
                 let (definition, path) = searched_at(self.mappings, &path)?;

@@ -9,7 +9,7 @@ use crate::dates::DateText;
 use crate::few::sort_few;
 use crate::fields::{all_at, names_of};
 use crate::ignored::ignored;
-use crate::mapping::{field_at, type_of};
+use crate::mapping::{field_at, is_object, type_of};
 use crate::patterns::glob;
 use crate::request::ElasticParameters;
 use crate::search::SearchHit;
@@ -177,7 +177,7 @@ impl HitForm {
                 true => {
                     let all = crate::mapping::all_fields(mappings).into_iter();
                     let leaves =
-                        all.filter(|(path, field)| glob(pattern, path) && type_of(field) != "object");
+                        all.filter(|(path, field)| glob(pattern, path) && !is_object(type_of(field)));
                     leaves.map(|(path, _)| path).collect()
                 }
                 false => vec![pattern.clone()],

@@ -393,7 +393,7 @@ pub(crate) fn get_field_mapping(
         for (path, field) in mapping::all_fields(&index.entry.mappings) {
             let kind = mapping::type_of(field);
             let is_meant = fields.split(',').any(|pattern| glob(pattern, &path));
-            if !is_meant || ["object", "nested"].contains(&kind) {
+            if !is_meant || mapping::is_object(kind) {
                 continue;
             }
             let mut field = field.clone();

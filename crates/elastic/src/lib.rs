@@ -104,6 +104,7 @@ mod unflushed;
 mod unread;
 mod update;
 mod validation;
+mod version_order;
 mod writing;
 
 pub use bulk::fuzz as fuzz_bulk;

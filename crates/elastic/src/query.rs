@@ -12,7 +12,7 @@ use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::evaluation::number_of;
 use crate::intervals::IntervalSource;
-use crate::mapping::check_searchable;
+use crate::mapping::{check_compared, check_searchable};
 use crate::nested::NestedQuery;
 use crate::query_distance::DistanceQuery;
 use crate::query_functions::FunctionQuery;
@@ -109,6 +109,7 @@ impl SearchQuery {
             SearchQuery::Match { field, options, .. } => {
                 let name = options.analyzer.as_deref();
                 name.map_or(Ok(()), |name| index.analyzers.of_request(name).map(drop))?;
+                check_compared(mappings, field)?;
                 check_searchable(mappings, field)
             }
             SearchQuery::Intervals { field, source } => {
@@ -120,8 +121,11 @@ impl SearchQuery {
             | SearchQuery::Prefix { field, .. }
             | SearchQuery::Wildcard { field, .. }
             | SearchQuery::Regexp { field, .. }
-            | SearchQuery::Fuzzy { field, .. }
-            | SearchQuery::Distance(DistanceQuery { field, .. }) => check_searchable(mappings, field),
+            | SearchQuery::Fuzzy { field, .. } => {
+                check_compared(mappings, field)?;
+                check_searchable(mappings, field)
+            }
+            SearchQuery::Distance(DistanceQuery { field, .. }) => check_searchable(mappings, field),
             SearchQuery::Bool(query) => {
                 let clauses = [&query.must, &query.filter, &query.must_not, &query.should];
                 clauses.into_iter().try_for_each(|clauses| all(clauses))

@@ -1,8 +1,8 @@
 //! The form in which searches read documents: values by the parameters of their fields.
 //!
 //! `copy_to` gives a field the values of others, `null_value` stands where a document has null, `normalizer`
-//! and `scaling_factor` change values, and a `constant_keyword` is in all documents. What a search shows is
-//! the document as it was sent.
+//! and `scaling_factor` change values, a `token_count` has the number of words, and a `constant_keyword` is in
+//! all documents. What a search shows is the document as it was sent.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,16 @@ use crate::fields::{all_at, names_of};
 use crate::mapping::{all_fields, field_at, is_part_of_formed, nested_around, type_of};
 use crate::normalizer::ValueNormalizer;
 use crate::query::text_of;
+use crate::text_division::TextDivision;
 
 /// Parameters that change the values of a field.
 const FORMING: [&str; 3] = ["normalizer", "null_value", "scaling_factor"];
 
 /// True if searches read the values of a field in a form of their own.
 pub(crate) fn is_formed(definition: &Map<String, Value>) -> bool {
-    definition.keys().any(|name| FORMING.contains(&name.as_str())) || constant_of(definition).is_some()
+    definition.keys().any(|name| FORMING.contains(&name.as_str()))
+        || type_of(definition) == "token_count"
+        || constant_of(definition).is_some()
 }
 
 /// Value that all documents have in a field.
@@ -60,6 +63,8 @@ struct FormedField<'i> {
     suffix: String,
     definition: &'i Map<String, Value>,
     normalizer: Option<ValueNormalizer>,
+    /// Division into the words that are counted in the place of a text.
+    counted: Option<TextDivision>,
 }
 
 impl FormedField<'_> {
@@ -72,6 +77,10 @@ impl FormedField<'_> {
             single => {
                 if let Some(normalizer) = &self.normalizer {
                     return normalizer.apply(&text_of(single)).into();
+                }
+                if let Some(division) = &self.counted {
+                    let words = division.divided(&text_of(single));
+                    return words.last().map_or(0, |last| last.position + 1).into();
                 }
                 let factor = self.definition.get("scaling_factor").and_then(number_of);
                 match (factor, number_of(single)) {
@@ -185,7 +194,9 @@ impl<'i> SearchedForm<'i> {
             {
                 let suffix = path.strip_prefix(place.as_str()).unwrap_or_default().to_owned();
                 let normalizer = ValueNormalizer::of(definition, settings);
-                form.fields.push(FormedField { place, suffix, definition, normalizer });
+                let is_count = type_of(definition) == "token_count";
+                let counted = is_count.then(|| index.analyzers.of_field(definition));
+                form.fields.push(FormedField { place, suffix, definition, normalizer, counted });
             }
         }
         // Fields in others are made of the values as they were sent.

@@ -5,7 +5,7 @@ mod checks;
 use serde_json::{Map, Value, json};
 
 use self::checks::{analyzer_notes, check_time_field, check_unused, put_composed};
-pub(crate) use self::checks::{check_beside, checked};
+pub(crate) use self::checks::{check_beside, check_parts, checked};
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, StreamEntry};
 use crate::few::sort_few;

@@ -46,8 +46,8 @@ impl ValueForm {
             "ip" => ValueForm::Address,
             "date_range" => ValueForm::DateSpan,
             "integer_range" | "long_range" | "float_range" | "double_range" => ValueForm::Span,
-            "keyword" | "constant_keyword" | "wildcard" | "flattened" | "flat_object" | "text"
-            | "match_only_text" => ValueForm::Text,
+            "keyword" | "constant_keyword" | "counted_keyword" | "wildcard" | "version" | "flattened"
+            | "flat_object" | "text" | "match_only_text" => ValueForm::Text,
             _ => return None,
         })
     }
@@ -195,7 +195,7 @@ impl FieldSource {
         for index in indexes {
             let Some((definition, _)) = field_at(&index.entry.mappings, field) else { continue };
             let field_type = type_of(definition);
-            if field_type == "object" {
+            if matches!(field_type, "object" | "passthrough") {
                 continue;
             }
             if matches!(field_type, "text" | "match_only_text") && !is_flag(definition, "fielddata") {
@@ -205,10 +205,10 @@ impl FieldSource {
                      fielddata=true on [{field}] in order to load field data by uninverting the inverted index."
                 )));
             }
+            check_doc_values(&index.entry.mappings, field)?;
             let Some(own) = ValueForm::of_type(field_type) else {
                 return Err(wrong_type(field, field_type, kind));
             };
-            check_doc_values(&index.entry.mappings, field)?;
             form = form.with(own);
             own_format = definition.get("format").and_then(Value::as_str).or(own_format);
         }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::checks::limit_of;
 use super::dynamic::DynamicRules;
-use super::{DEPTH_MAX, check_value, count_fields, field_at, is_flag, type_of};
+use super::{DEPTH_MAX, check_value, count_fields, field_at, is_flag, is_object, type_of};
 use crate::Error;
 use crate::few::sort_few;
 use crate::fields::names_of;
@@ -370,7 +370,7 @@ impl FieldIntake {
     /// Values that a field of a type takes.
     fn of(kind: &str) -> Self {
         match kind {
-            "object" | "nested" => FieldIntake::Objects,
+            kind if is_object(kind) => FieldIntake::Objects,
             "flat_object" | "flattened" => FieldIntake::TakesObjects,
             kind if kind.ends_with("_range") => FieldIntake::TakesObjects,
             kind if kind.ends_with("_vector") => FieldIntake::Vector,

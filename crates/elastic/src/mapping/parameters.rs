@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{all_fields, check_value, is_flag, nested_around, type_of};
+use super::{all_fields, check_value, is_flag, is_object, nested_around, type_of};
 use crate::Error;
 use crate::analyzers::{self, ANALYZER_PARAMETERS};
 use crate::fields::names_of;
@@ -80,6 +80,11 @@ const PARAMETERS: &[(&str, ParameterUse)] = &[
     ("on_script_error", Refused),
     ("script", Refused),
     ("position_increment_gap", Obeyed),
+    ("priority", Obeyed),
+    ("metrics", WithoutEffect),
+    ("default_metric", WithoutEffect),
+    ("positive_score_impact", WithoutEffect),
+    ("orientation", WithoutEffect),
 ];
 
 /// Types of numbers.
@@ -112,6 +117,10 @@ fn is_of_type(parameter: &str, kind: &str) -> bool {
         }
         "ignore_above" => matches!(kind, "keyword" | "wildcard" | "flattened" | "flat_object"),
         "path" => kind == "alias",
+        "priority" => kind == "passthrough",
+        "metrics" | "default_metric" => kind == "aggregate_metric_double",
+        "positive_score_impact" => kind.starts_with("rank_feature"),
+        "orientation" => matches!(kind, "geo_shape" | "shape"),
         _ => true,
     }
 }
@@ -175,6 +184,15 @@ pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -
     }
     if kind == "scaled_float" && !field.contains_key("scaling_factor") && !is_template {
         return refuse("Field [scaling_factor] is required".to_owned());
+    }
+    if kind == "passthrough" && !is_template && !field.get("priority").is_some_and(Value::is_u64) {
+        return refuse(format!(
+            "Pass-through object [{name}] is missing a non-negative value for parameter [priority]"
+        ));
+    }
+    if kind == "aggregate_metric_double" && !is_template && !field.get("metrics").is_some_and(Value::is_array)
+    {
+        return refuse(format!("Property [metrics] is required for field [{name}]"));
     }
     let below = field.get("fields").and_then(Value::as_object).into_iter().flatten();
     let mut below = below.filter_map(|(name, field)| Some((name, field.as_object()?)));
@@ -268,7 +286,8 @@ fn check_copy(whole: &Map<String, Value>, path: &str, target: &str) -> Result<()
     let refuse = |reason: String| Err(Error::mapping(format!("Failed to parse mapping [_doc]: {reason}")));
     let definition = super::field_at(whole, target).map(|(definition, _)| definition);
     if target.split('.').any(|part| part.trim().is_empty())
-        || definition.is_some_and(|definition| matches!(type_of(definition), "object" | "nested" | "alias"))
+        || definition
+            .is_some_and(|definition| type_of(definition) == "alias" || is_object(type_of(definition)))
     {
         return refuse(format!("[copy_to] of [{path}] names [{target}], which cannot have its values"));
     }

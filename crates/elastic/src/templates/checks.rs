@@ -232,8 +232,11 @@ fn check_composed(entries: &CatalogEntries, kind: NamedKind, name: &str) -> Resu
     Ok(())
 }
 
-/// Checks the mapping that the parts of an index template give.
-fn check_parts(entries: &CatalogEntries, template: &Value) -> Result<(), Error> {
+/// Checks the mapping and the analyzers that the parts of an index template give.
+///
+/// # Errors
+/// A field names what there is not, there are too many, or the time of a data stream is no date.
+pub(crate) fn check_parts(entries: &CatalogEntries, template: &Value) -> Result<(), Error> {
     let time_field = time_field_of(template);
     let mut mappings = match time_field.map(|field| json!({ "properties": { field: { "type": "date" } } })) {
         Some(Value::Object(of_field)) => of_field,

@@ -8,6 +8,7 @@ mod bulks;
 mod by_query;
 mod deletions;
 mod dynamic_mapping;
+mod field_types;
 mod first_writes;
 mod function_scores;
 mod highlighting;
