@@ -1,8 +1,8 @@
 //! The form in which searches read documents: values by the parameters of their fields.
 //!
 //! `copy_to` gives a field the values of others, `null_value` stands where a document has null, `normalizer`
-//! and `scaling_factor` change values, a `token_count` has the number of words, and a `constant_keyword` is in
-//! all documents. What a search shows is the document as it was sent.
+//! and `scaling_factor` change values, a `token_count` has the number of words, and a `constant_keyword` is
+//! in all documents. What a search shows is the document as it was sent.
 
 use std::collections::BTreeMap;
 

@@ -53,8 +53,8 @@ impl CachedStemmer {
     }
 }
 
-/// Replaces a word in small letters by its stem in a language. Words with digits, and those of one letter, are
-/// their own stem.
+/// Replaces a word in small letters by its stem in a language. Words with digits, and those of one letter,
+/// are their own stem.
 pub fn stem_word(word: &mut String, language: TextLanguage) {
     if let Some(stemmer) = CachedStemmer::new(language) {
         stemmer.stem(word);
