@@ -30,6 +30,9 @@ use crate::text_division::TextDivision;
 /// Parameters of fields that name analyzers.
 pub(crate) const ANALYZER_PARAMETERS: [&str; 3] = ["analyzer", "search_analyzer", "search_quote_analyzer"];
 
+/// Analyzers that the settings of an index define, at most: making one can take milliseconds.
+const ANALYZERS_MAX: usize = 200;
+
 /// Name of the analyzer of texts whose field names none, if settings define it.
 const DEFAULT: &str = "default";
 
@@ -117,7 +120,7 @@ impl IndexAnalyzers {
 
     fn defined(&self) -> &BTreeMap<String, TextDivision> {
         self.made.get_or_init(|| {
-            let names = PartGroup::Analyzer.defined(&self.settings).into_iter();
+            let names = PartGroup::Analyzer.defined(&self.settings).into_iter().take(ANALYZERS_MAX);
             // One that cannot be made is left out: an earlier version has taken it.
             let made = names.filter_map(|name| {
                 let division = made(&name, &self.settings, &mut Vec::new()).ok()?;
@@ -181,12 +184,19 @@ fn text<'d>(definition: &'d Map<String, Value>, member: &str) -> Option<&'d str>
 /// Checks the analyzers that settings define, by all settings of their index.
 ///
 /// # Errors
-/// The definition of one is malformed, or names a part that there is not.
+/// The definition of one is malformed, or names a part that there is not; there are too many.
 pub(crate) fn check(
     given: &BTreeMap<String, Value>,
     settings: &BTreeMap<String, Value>,
 ) -> Result<(), Error> {
-    for name in PartGroup::Analyzer.defined(given) {
+    let names = PartGroup::Analyzer.defined(given);
+    let defined = PartGroup::Analyzer.defined(settings).len();
+    if !names.is_empty() && defined > ANALYZERS_MAX {
+        return Err(Error::IllegalArgument(format!(
+            "[index.analysis] defines {defined} analyzers, and may define {ANALYZERS_MAX}; leave out those that no field names"
+        )));
+    }
+    for name in names {
         if let Some(part) = AnalysisPart::defined(PartGroup::Analyzer, &name, settings) {
             division_of(&part, settings, &mut Vec::new())?;
         }
@@ -205,7 +215,8 @@ pub(crate) fn check_name(name: &str, settings: &BTreeMap<String, Value>) -> Resu
 /// Differences of the analyzers that settings define, and that the fields of a mapping name, from those of
 /// Elasticsearch.
 pub(crate) fn notes(settings: &BTreeMap<String, Value>, mappings: &Map<String, Value>) -> Vec<String> {
-    let mut names: BTreeSet<String> = PartGroup::Analyzer.defined(settings).into_iter().collect();
+    let defined = PartGroup::Analyzer.defined(settings).into_iter().take(ANALYZERS_MAX);
+    let mut names: BTreeSet<String> = defined.collect();
     for (_, field) in all_fields(mappings) {
         names.extend(ANALYZER_PARAMETERS.iter().filter_map(|member| text(field, member)).map(str::to_owned));
     }

@@ -1,6 +1,6 @@
 //! Parameters of fields in mappings: what each means here, or the reason why it is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -257,6 +257,7 @@ pub(crate) fn check_named(
     let of_templates = templates.filter_map(|(name, template)| {
         Some((format!("of the dynamic template {name}"), template.get("mapping")?.as_object()?))
     });
+    let mut checked = BTreeSet::new();
     for (path, field) in all_fields(given).into_iter().chain(of_templates) {
         if let Some(name) = field.get("normalizer").map(text_of) {
             ValueNormalizer::named(&name, settings).map_err(|error| {
@@ -265,7 +266,7 @@ pub(crate) fn check_named(
         }
         let named = ANALYZER_PARAMETERS.iter().filter_map(|member| field.get(*member)?.as_str());
         // A dynamic template has a place for the name of the field.
-        for name in named.filter(|name| !name.contains('{')) {
+        for name in named.filter(|name| !name.contains('{') && checked.insert(*name)) {
             analyzers::check_name(name, settings).map_err(|error| {
                 Error::mapping(format!("Failed to parse mapping [_doc]: field [{path}]: {error}"))
             })?;

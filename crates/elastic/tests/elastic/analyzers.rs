@@ -284,7 +284,10 @@ fn templates_of_shippers_are_taken_and_differences_are_told() {
 fn definitions_that_are_malformed_are_refused() {
     let directory = directory();
     let service = TestService::open(&directory);
+    let analyzers = (0..201).map(|at| (format!("a{at}"), json!({ "type": "stop" })));
+    let many: Value = Value::Object(analyzers.collect());
     for (analysis, expected) in [
+        (json!({ "analyzer": many }), "defines 201 analyzers, and may define 200"),
         (json!({ "analyzer": { "x": { "type": "what" } } }), "Unknown analyzer type [what] for [x]"),
         (
             json!({ "analyzer": { "x": { "type": "custom" } } }),
