@@ -11,15 +11,15 @@ use serde_json::{Map, Value, json};
 use self::words::PlaceWords;
 pub(crate) use self::words::{SearchedWords, phrases, word_spans, words_of};
 use crate::Error;
+use crate::analyzers::IndexAnalyzers;
 use crate::fields::{all_at, each_at};
 use crate::ignored::ignored;
-use crate::mapping::{self, all_fields, check_value, is_searched, searched_at, type_of};
+use crate::mapping::{self, all_fields, check_value, is_kept, is_object, is_searched, searched_at, type_of};
 use crate::normalizer::ValueNormalizer;
 use crate::patterns::{glob, wildcard};
 use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, text_of};
 use crate::query_ranges::{DateEnds, is_range};
 use crate::query_terms::CasedText;
-use crate::text_division::TextDivision;
 
 /// A document that is searched.
 pub(crate) struct SearchedDocument<'d> {
@@ -31,6 +31,8 @@ pub(crate) struct SearchedDocument<'d> {
     pub(crate) mappings: &'d Map<String, Value>,
     /// Settings of the index, which define normalizers.
     pub(crate) settings: &'d BTreeMap<String, Value>,
+    /// Analyzers of the index.
+    pub(crate) analyzers: &'d IndexAnalyzers,
     /// Members of the document in the [form](crate::searched_form) in which they are compared.
     pub(crate) source: &'d Map<String, Value>,
     /// Members of the document as it was sent.
@@ -67,17 +69,19 @@ pub(crate) enum FieldValueKind {
     Text,
     Keyword,
     Ip,
+    Version,
 }
 
 /// Kind of the values of a type of fields.
 pub(crate) fn kind_of(field_type: &str) -> FieldValueKind {
     match field_type {
         "long" | "integer" | "short" | "byte" | "double" | "float" | "half_float" | "scaled_float"
-        | "unsigned_long" => FieldValueKind::Number,
+        | "unsigned_long" | "token_count" => FieldValueKind::Number,
         "date" | "date_nanos" => FieldValueKind::Date,
         "boolean" => FieldValueKind::Boolean,
         "text" | "match_only_text" | "search_as_you_type" => FieldValueKind::Text,
         "ip" => FieldValueKind::Ip,
+        "version" => FieldValueKind::Version,
         _ => FieldValueKind::Keyword,
     }
 }
@@ -202,7 +206,7 @@ impl SearchedDocument<'_> {
         }
         for place in self.places(field) {
             if place.kind() == FieldValueKind::Text {
-                let is_lower = TextDivision::of_field(&place.definition).compared("A") == "a";
+                let is_lower = self.analyzers.of_field(&place.definition).compared("A") == "a";
                 if self.words_at(&place).any(&mut |word| test(word, is_lower)) {
                     return true;
                 }
@@ -220,7 +224,7 @@ impl SearchedDocument<'_> {
 
     /// Words of the texts of a field, divided as the field says.
     fn words_at(&self, place: &SearchedPlace<'_>) -> Rc<PlaceWords> {
-        self.words.at(self.source, &place.path, TextDivision::of_field(&place.definition))
+        self.words.at(self.source, &place.path, &self.analyzers.of_field(&place.definition))
     }
 
     /// A text as the values of a field are compared.
@@ -236,7 +240,9 @@ impl SearchedDocument<'_> {
     fn places(&self, field: &str) -> Vec<SearchedPlace<'_>> {
         if field.contains('*') {
             let fields = all_fields(self.mappings).into_iter().filter(|(path, definition)| {
-                definition.get("properties").is_none() && type_of(definition) != "object" && glob(field, path)
+                let kind = type_of(definition);
+                let is_value = definition.get("properties").is_none() && !is_object(kind) && !is_kept(kind);
+                is_value && glob(field, path)
             });
             let places = fields.filter_map(|(name, _)| {
                 let (definition, path) = searched_at(self.mappings, &name)?;
@@ -327,7 +333,7 @@ impl SearchedDocument<'_> {
             None => wanted,
         };
         if kind == FieldValueKind::Text {
-            let words = self.words.at(self.source, &place, TextDivision::of_field(definition));
+            let words = self.words.at(self.source, &place, &self.analyzers.of_field(definition));
             return Ok(match ignores_case {
                 true => words.any(&mut |word| fold(word) == fold(&wanted)),
                 false => words.count(&wanted) > 0,
@@ -379,7 +385,7 @@ impl SearchedDocument<'_> {
         for place in self.places(field) {
             let name = place.name.as_deref().unwrap_or(field);
             let score = match place.kind() {
-                FieldValueKind::Text => self.match_words(&place, &text_of(text), options),
+                FieldValueKind::Text => self.match_words(&place, &text_of(text), options)?,
                 _ if options.is_prefix => {
                     let wanted = text_of(text);
                     let wanted = self.normalized(name, &wanted);
@@ -400,37 +406,6 @@ impl SearchedDocument<'_> {
             };
         }
         Ok(best)
-    }
-
-    /// Score of words in a text field. It grows with the share of the text that the words are.
-    fn match_words(&self, place: &SearchedPlace<'_>, text: &str, options: &MatchOptions) -> Option<f64> {
-        let wanted = options.words_of(text, TextDivision::of_search(&place.definition));
-        if wanted.is_empty() {
-            return options.matches_without_words.then_some(1.0);
-        }
-        let own = self.words_at(place);
-        let fits = |at: usize, word: &str| options.fits(&wanted, at, word);
-        let length = own.length();
-        if options.is_phrase {
-            let is_there = own.has_phrase(wanted.len(), options.slop, &fits);
-            return is_there.then(|| wanted.len() as f64 / (1.0 + length as f64 / 10.0));
-        }
-        let (mut matched, mut score) = (0, 0.0);
-        for (at, word) in wanted.iter().enumerate() {
-            let count = match options.is_exact(&wanted, at) {
-                true => own.count(word),
-                false => own.count_of(|word| fits(at, word)),
-            };
-            let count = count as f64;
-            if count > 0.0 {
-                matched += 1;
-                score += count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length as f64 / 10.0));
-            }
-        }
-        let otherwise = if options.needs_all { wanted.len() } else { 1 };
-        let minimum = options.minimum.as_ref();
-        let needed = minimum.map_or(otherwise, |minimum| minimum.of(wanted.len())).max(1);
-        (matched >= needed).then_some(score)
     }
 }
 
@@ -519,6 +494,7 @@ mod tests {
             seq_no: 0,
             mappings,
             settings: &BTreeMap::new(),
+            analyzers: &IndexAnalyzers::default(),
             source,
             sent: source,
             now_ms: NOW_MS,

@@ -18,7 +18,6 @@ use crate::mapping::{all_fields, is_searched, type_of};
 use crate::patterns::glob;
 use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
-use crate::text_division::TextDivision;
 use crate::{Error, scan_limit};
 
 /// Types of fields that a pattern of names finds.
@@ -283,7 +282,12 @@ impl HighlighterField<'_> {
     fn fragments(&mut self, hit: &SearchHit, path: &str) -> Option<Vec<String>> {
         let document = searched(hit);
         let (definition, place) = document.field(path)?;
-        let division = (TextDivision::of_field(&definition), TextDivision::of_search(&definition));
+        let analyzers = document.analyzers;
+        let division = (
+            analyzers.of_field(&definition),
+            analyzers.of_search(&definition),
+            analyzers.of_phrases(&definition),
+        );
         let form = format!("{} {division:?}", type_of(&definition));
         let values = all_at(hit.searched_members(), &place).into_iter();
         let texts: Vec<String> =
@@ -291,7 +295,7 @@ impl HighlighterField<'_> {
         let HighlighterField { options, terms, marks, .. } = self;
         let marks = marks.entry((path.to_owned(), form)).or_insert_with(|| {
             let of_field = terms.iter().filter(|term| !options.needs_field || term.is_of(path));
-            TermMarks::new(of_field, &definition)
+            TermMarks::new(of_field, &definition, analyzers)
         });
         Some(options.shown(&texts, marks))
     }

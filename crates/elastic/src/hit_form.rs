@@ -164,8 +164,14 @@ impl HitForm {
 
     fn fields_of(&self, hit: &SearchHit) -> Map<String, Value> {
         let mappings = &hit.index.entry.mappings;
+        let own = SourceFilter::of_mapping(mappings).filter(|_| !self.fields.is_empty());
+        let of_source = match &own {
+            Some(own) if own.is_off => Cow::Owned(Map::new()),
+            Some(own) => Cow::Owned(own.apply(&hit.document)),
+            None => Cow::Borrowed(&hit.document),
+        };
         let mut shown = shown_fields::doc_values(&self.doc_fields, mappings, &hit.document);
-        shown.extend(shown_fields::values(&self.fields, mappings, &hit.document));
+        shown.extend(shown_fields::values(&self.fields, mappings, &of_source));
         if let Some(names) = &self.stored_fields {
             shown.extend(crate::fields::stored(&hit.index, &hit.document, names));
         }

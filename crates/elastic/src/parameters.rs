@@ -163,7 +163,7 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
         ("_count", _) => vec![COUNT, NAMES, TEXT_QUERY],
         ("_msearch", _) => vec![MULTI_SEARCH, NAMES],
         ("_field_caps", _) => vec![NAMES, &["fields", "include_unmapped"]],
-        ("_analyze" | "_resolve", _) => vec![NAMES],
+        ("_analyze" | "_migration" | "_resolve", _) => vec![NAMES],
         ("_validate", _) => vec![NAMES, TEXT_QUERY, &["all_shards", "explain", "rewrite"]],
         ("_delete_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY],
         ("_update_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY, &["pipeline"]],

@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use self::kinds::OF_ONE_FIELD;
 use crate::Error;
+use crate::catalog::OpenIndex;
 use crate::evaluation::number_of;
 use crate::intervals::IntervalSource;
-use crate::mapping::check_searchable;
+use crate::mapping::{check_compared, check_searchable};
 use crate::minimum_match::MinimumMatch;
 use crate::nested::NestedQuery;
 use crate::query_distance::DistanceQuery;
@@ -20,7 +21,6 @@ use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
 use crate::query_terms::{FuzzyTerms, TermCase, TermPattern};
 use crate::query_text::{self, BoostedField};
-use crate::text_division::TextDivision;
 use crate::unread::sent_json;
 
 /// Clauses of a query, or terms of one.
@@ -98,42 +98,45 @@ pub(crate) enum SearchQuery {
 }
 
 impl SearchQuery {
-    /// Calls `visit` with the name or the pattern of each field that it looks for values in.
-    pub(crate) fn each_field<'q>(&'q self, visit: &mut impl FnMut(&'q str)) {
+    /// Checks that all fields that it names can be searched in an index, and that the index has all analyzers
+    /// that it names.
+    ///
+    /// # Errors
+    /// The mapping says of a field that it cannot, or there is no such analyzer.
+    pub(crate) fn check_fields(&self, index: &OpenIndex) -> Result<(), Error> {
+        let mappings = &index.entry.mappings;
+        let all = |queries: &[SearchQuery]| queries.iter().try_for_each(|query| query.check_fields(index));
         match self {
-            SearchQuery::All | SearchQuery::None | SearchQuery::Ids(_) | SearchQuery::Exists(_) => {}
+            SearchQuery::All | SearchQuery::None | SearchQuery::Ids(_) | SearchQuery::Exists(_) => Ok(()),
+            SearchQuery::Match { field, options, .. } => {
+                let name = options.analyzer.as_deref();
+                name.map_or(Ok(()), |name| index.analyzers.of_request(name).map(drop))?;
+                check_compared(mappings, field)?;
+                check_searchable(mappings, field)
+            }
+            SearchQuery::Intervals { field, source } => {
+                source.check_analyzers(&index.analyzers)?;
+                check_searchable(mappings, field)
+            }
             SearchQuery::Terms { field, .. }
-            | SearchQuery::Match { field, .. }
             | SearchQuery::Range { field, .. }
             | SearchQuery::Prefix { field, .. }
             | SearchQuery::Wildcard { field, .. }
             | SearchQuery::Regexp { field, .. }
-            | SearchQuery::Fuzzy { field, .. }
-            | SearchQuery::Intervals { field, .. }
-            | SearchQuery::Distance(DistanceQuery { field, .. }) => visit(field),
+            | SearchQuery::Fuzzy { field, .. } => {
+                check_compared(mappings, field)?;
+                check_searchable(mappings, field)
+            }
+            SearchQuery::Distance(DistanceQuery { field, .. }) => check_searchable(mappings, field),
             SearchQuery::Bool(query) => {
                 let clauses = [&query.must, &query.filter, &query.must_not, &query.should];
-                clauses.into_iter().flatten().for_each(|query| query.each_field(visit));
+                clauses.into_iter().try_for_each(|clauses| all(clauses))
             }
-            SearchQuery::Best { queries, .. } => queries.iter().for_each(|query| query.each_field(visit)),
-            SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => query.each_field(visit),
-            SearchQuery::Nested(nested) => nested.query.each_field(visit),
-            SearchQuery::Functions(query) => query.query.each_field(visit),
+            SearchQuery::Best { queries, .. } => all(queries),
+            SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => query.check_fields(index),
+            SearchQuery::Nested(nested) => nested.query.check_fields(index),
+            SearchQuery::Functions(query) => query.query.check_fields(index),
         }
-    }
-
-    /// Checks that all fields that it names can be searched in an index.
-    ///
-    /// # Errors
-    /// The mapping says of one that it cannot.
-    pub(crate) fn check_fields(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
-        let mut outcome = Ok(());
-        self.each_field(&mut |field| {
-            if outcome.is_ok() {
-                outcome = check_searchable(mappings, field);
-            }
-        });
-        outcome
     }
 
     /// True if all documents that match have one score.
@@ -195,7 +198,8 @@ pub(crate) struct MatchOptions {
     pub(crate) minimum: Option<MinimumMatch>,
     pub(crate) fuzziness: Option<FuzzyTerms>,
     pub(crate) is_lenient: bool,
-    pub(crate) analyzer: Option<TextDivision>,
+    /// Name of the analyzer of the text, in the place of that of the field.
+    pub(crate) analyzer: Option<String>,
     /// True if a text without words matches all documents.
     pub(crate) matches_without_words: bool,
 }
@@ -285,7 +289,7 @@ pub(crate) fn of_request(
             fields: parameters.get("df").map(BoostedField::parse).transpose()?.into_iter().collect(),
             needs_all: parameters.get("default_operator").is_some_and(is_and),
             is_lenient: parameters.flag("lenient")?.unwrap_or(false),
-            analyzer: parameters.get("analyzer").map(TextDivision::of_analyzer).transpose()?,
+            analyzer: parameters.get("analyzer").map(str::to_owned),
             ..query_text::TextDefaults::default()
         };
         return query_text::parse(text, &defaults);

@@ -232,7 +232,7 @@ pub(crate) fn check_wildcard(pattern: &str) -> Result<(), Error> {
 }
 
 /// Words of the text of a query.
-const WORDS_MAX: usize = 4_096;
+pub(crate) const WORDS_MAX: usize = 4_096;
 
 /// Checks that the text of a query does not have too many words for the number of its fields: each word is
 /// compared with those of each field.

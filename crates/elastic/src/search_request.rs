@@ -210,7 +210,7 @@ impl HitSearch {
         for index in indexes {
             let mappings = &index.entry.mappings;
             let mut queries = self.post_filter.iter().chain(self.rescoring.iter().map(|one| &one.query));
-            queries.try_for_each(|query| query.check_fields(mappings))?;
+            queries.try_for_each(|query| query.check_fields(index))?;
             self.form.check_formats(mappings)?;
             let mut sorted = self.order.iter().flat_map(HitOrder::fields);
             sorted.try_for_each(|field| check_doc_values(mappings, field))?;

@@ -8,13 +8,17 @@ use crate::Error;
 use crate::dates::DateText;
 use crate::evaluation::{FieldValueKind, kind_of, number_of, stored_number};
 use crate::fields::all_at;
-use crate::mapping::{all_fields, field_at, is_searched, type_of};
+use crate::mapping::{all_fields, field_at, is_object, is_searched, type_of};
 use crate::patterns::glob;
 use crate::query::text_of;
 use crate::sort_keys::HitSortKey;
 
 /// A field that is asked for, by its name or a pattern, with the format of its dates.
 pub(crate) type AskedField = (String, Option<String>);
+
+/// Types whose values are texts, whatever was sent.
+const TEXT_TYPES: [&str; 7] =
+    ["keyword", "constant_keyword", "wildcard", "version", "text", "match_only_text", "search_as_you_type"];
 
 /// Checks that `docvalue_fields` has no texts: they have words, and no values. Patterns pass over them.
 ///
@@ -48,7 +52,7 @@ pub(crate) fn doc_values(
             (Some(left), Some(right)) => left.compare(right, false),
             _ => Ordering::Equal,
         });
-        if matches!(kind, FieldValueKind::Keyword | FieldValueKind::Ip) {
+        if matches!(kind, FieldValueKind::Keyword | FieldValueKind::Ip | FieldValueKind::Version) {
             values.dedup();
         }
         field.insert(values, 0, &mut shown);
@@ -115,7 +119,7 @@ fn each<'m>(
         };
         paths.into_iter().filter_map(move |path| {
             let (definition, place) = field_at(mappings, &path)?;
-            if ["object", "nested"].contains(&type_of(definition)) {
+            if is_object(type_of(definition)) {
                 return None;
             }
             let ends = place.match_indices('.').map(|(at, _)| at).filter(|end| {
@@ -185,9 +189,7 @@ impl ShownField<'_> {
                 Value::String(text) => (text == "true").into(),
                 other => other.clone(),
             },
-            FieldValueKind::Text | FieldValueKind::Keyword if value.is_number() || value.is_boolean() => {
-                text_of(value).into()
-            }
+            _ if TEXT_TYPES.contains(&field_type) && !value.is_object() => text_of(value).into(),
             _ => value.clone(),
         };
         Some((HitSortKey::of_kind(&typed, kind, &[]), typed))

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::dates::DateText;
 use crate::evaluation::FieldValueKind;
 use crate::query::text_of;
+use crate::version_order::version_order;
 
 /// Value of several that a hit has in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub(crate) enum HitSortKey {
     /// An address; those of the fourth version are as the sixth maps them.
     Address(Ipv6Addr),
     Text(String),
+    /// A version of software.
+    Version(String),
     /// No value; true if it comes first.
     Missing(bool),
 }
@@ -205,6 +208,7 @@ impl HitSortKey {
                 IpAddr::V4(address) => address.to_ipv6_mapped(),
                 IpAddr::V6(address) => address,
             }),
+            (FieldValueKind::Version, version) => HitSortKey::Version(text_of(version)),
             (FieldValueKind::Text | FieldValueKind::Keyword, text) => HitSortKey::Text(text_of(text)),
         })
     }
@@ -228,17 +232,18 @@ impl HitSortKey {
             HitSortKey::Date(_, Some(text)) => text.as_str().into(),
             HitSortKey::Date(millis, None) => (*millis).into(),
             HitSortKey::Address(address) => address.to_canonical().to_string().into(),
-            HitSortKey::Text(text) => text.as_str().into(),
+            HitSortKey::Text(text) | HitSortKey::Version(text) => text.as_str().into(),
             HitSortKey::Missing(_) => Value::Null,
         }
     }
 
     /// Order of two keys. Indexes may have a field with several types: its numbers come before its addresses,
-    /// and these before its texts.
+    /// these before its texts, and these before its versions.
     pub(crate) fn compare(&self, other: &HitSortKey, is_descending: bool) -> Ordering {
         let by_value = match (self, other) {
             (HitSortKey::Address(left), HitSortKey::Address(right)) => left.cmp(right),
             (HitSortKey::Text(left), HitSortKey::Text(right)) => left.cmp(right),
+            (HitSortKey::Version(left), HitSortKey::Version(right)) => version_order(left, right),
             _ => match (self.number(), other.number()) {
                 (Some(left), Some(right)) => left.compare(right),
                 _ => self.rank().cmp(&other.rank()),
@@ -263,6 +268,7 @@ impl HitSortKey {
             HitSortKey::Number(_) | HitSortKey::Date(..) | HitSortKey::Missing(_) => 0,
             HitSortKey::Address(_) => 1,
             HitSortKey::Text(_) => 2,
+            HitSortKey::Version(_) => 3,
         }
     }
 

@@ -218,12 +218,13 @@ impl HitOrderKey {
         }
         let field_type = type_at(&self.field).filter(|_| self.mode.is_computed());
         match field_type.map(|field_type| (field_type, kind_of(field_type))) {
-            Some((field_type, FieldValueKind::Text | FieldValueKind::Keyword | FieldValueKind::Ip)) => {
-                Err(Error::IllegalArgument(format!(
-                    "Cannot sort by the sum, average or median of [{}], which is of type [{field_type}]",
-                    self.field
-                )))
-            }
+            Some((
+                field_type,
+                FieldValueKind::Text | FieldValueKind::Keyword | FieldValueKind::Ip | FieldValueKind::Version,
+            )) => Err(Error::IllegalArgument(format!(
+                "Cannot sort by the sum, average or median of [{}], which is of type [{field_type}]",
+                self.field
+            ))),
             _ => Ok(()),
         }
     }

@@ -4,8 +4,8 @@ mod checks;
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::checks::{check_beside, checked};
-use self::checks::{check_time_field, check_unused, put_composed};
+use self::checks::{analyzer_notes, check_time_field, check_unused, put_composed};
+pub(crate) use self::checks::{check_beside, check_parts, checked};
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, StreamEntry};
 use crate::few::sort_few;
@@ -265,8 +265,10 @@ pub(crate) fn put_named(
     if kind == NamedKind::IndexTemplate {
         check_beside(&change, name, &body)?;
     }
+    let notes = analyzer_notes(&body);
     put_composed(&mut change, kind, name, body)?;
     change.commit()?;
+    service.warn(notes);
     ReplyContent::ok(json!({ "acknowledged": true }))
 }
 

@@ -18,7 +18,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::any;
 use hyper::body::Body as _;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use hyper::{HeaderMap, StatusCode};
 use millrace_access::{AccessRight, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
@@ -483,6 +483,9 @@ fn http_response(answer: ElasticResponse) -> Response {
     headers.insert(PRODUCT, HeaderValue::from_static("Elasticsearch"));
     headers.extend(HeaderValue::from_str(&answer.content_type).ok().map(|value| (CONTENT_TYPE, value)));
     headers.extend(answer.retry_after_s.map(|after| (RETRY_AFTER, HeaderValue::from(after))));
+    for warning in answer.warnings.iter().filter_map(|text| HeaderValue::from_str(text).ok()) {
+        headers.append(WARNING, warning);
+    }
     response
 }
 
@@ -507,6 +510,17 @@ mod tests {
             let shown = ElasticRequest { method, path, ..ElasticRequest::default() };
             assert_eq!(access_of(&shown), expected, "{} {}", shown.method, shown.path);
         }
+    }
+
+    #[test]
+    fn each_warning_is_a_header() {
+        let warnings = vec!["299 Elasticsearch \"a\"".to_owned(), "299 Elasticsearch \"b\"".to_owned()];
+        let content_type = "application/json".to_owned();
+        let answer =
+            ElasticResponse { status: 200, content_type, retry_after_s: None, warnings, body: Vec::new() };
+        let response = http_response(answer);
+        let shown: Vec<_> = response.headers().get_all(WARNING).iter().collect();
+        assert_eq!(shown, ["299 Elasticsearch \"a\"", "299 Elasticsearch \"b\""]);
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::query::text_of;
 use crate::query_scope::ParseScope;
 use crate::query_terms::FuzzyTerms;
 use crate::regexp_signs::RegexpSigns;
-use crate::text_division::TextDivision;
 
 /// Members of each kind of source.
 const MEMBERS: [(&str, &[&str]); 7] = [
@@ -76,10 +75,7 @@ impl IntervalSource {
         Ok(match kind {
             "match" => IntervalSource::Words {
                 text: text("query")?,
-                analyzer: members
-                    .get("analyzer")
-                    .map(|name| TextDivision::of_analyzer(&text_of(name)))
-                    .transpose()?,
+                analyzer: members.get("analyzer").map(text_of),
                 order: order_of(members)?,
                 gaps_max: gaps_of(members)?,
             },

@@ -19,7 +19,6 @@ use crate::query_scope::ParseScope;
 use crate::query_terms::{FuzzyTerms, TermCase, check_wildcard, check_words};
 use crate::query_text::{self, BoostedField, FieldsKind};
 use crate::regexp_signs::RegexpSigns;
-use crate::text_division::TextDivision;
 
 /// Kinds of queries whose members stand below the name of a field.
 pub(crate) const OF_ONE_FIELD: [&str; 12] = [
@@ -230,7 +229,7 @@ fn match_options(members: &Map<String, Value>) -> Result<MatchOptions, Error> {
             "minimum_should_match" => options.minimum = Some(MinimumMatch::parse(&text_of(value))?),
             "fuzziness" => options.fuzziness = Some(FuzzyTerms::parse(Some(value))?),
             "lenient" => options.is_lenient = *value == Value::Bool(true),
-            "analyzer" => options.analyzer = Some(TextDivision::of_analyzer(&text_of(value))?),
+            "analyzer" => options.analyzer = Some(text_of(value)),
             "zero_terms_query" => {
                 options.matches_without_words = match text_of(value).to_ascii_lowercase().as_str() {
                     "all" => true,

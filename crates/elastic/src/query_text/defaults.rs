@@ -9,7 +9,6 @@ use crate::fields::names_of;
 use crate::minimum_match::MinimumMatch;
 use crate::query::{MatchOptions, SearchQuery, text_of};
 use crate::query_terms::FuzzyTerms;
-use crate::text_division::TextDivision;
 
 /// A field with the factor of its scores, as in `title^2`.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,10 +101,10 @@ pub(crate) struct TextDefaults {
     pub(crate) needs_all: bool,
     /// True if words that do not fit the type of a field match nothing, instead of being an error.
     pub(crate) is_lenient: bool,
-    /// Division of words and phrases, in the place of that of their fields.
-    pub(crate) analyzer: Option<TextDivision>,
-    /// Division of phrases, in the place of `analyzer`.
-    pub(crate) quote_analyzer: Option<TextDivision>,
+    /// Name of the analyzer of words and phrases, in the place of that of their fields.
+    pub(crate) analyzer: Option<String>,
+    /// Name of the analyzer of phrases, in the place of `analyzer`.
+    pub(crate) quote_analyzer: Option<String>,
     /// Places by which the words of a phrase are moved that names no number.
     pub(crate) phrase_slop: usize,
     /// Zone of the dates of ranges.
@@ -130,7 +129,6 @@ impl TextDefaults {
         let fields = members.get("default_field").or_else(|| members.get("fields"));
         let fields = fields.map(names_of).unwrap_or_default();
         let text = |name: &str| members.get(name).map(text_of);
-        let analyzer = |name: &str| text(name).map(|name| TextDivision::of_analyzer(&name)).transpose();
         let count = |name: &str| match text(name).map(|text| text.parse::<usize>()) {
             None => Ok(None),
             Some(Ok(count)) => Ok(Some(count)),
@@ -151,8 +149,8 @@ impl TextDefaults {
             fields: fields.iter().map(|field| BoostedField::parse(field)).collect::<Result<_, _>>()?,
             needs_all: text("default_operator").is_some_and(|name| name.eq_ignore_ascii_case("and")),
             is_lenient: is("lenient", true),
-            analyzer: analyzer("analyzer")?,
-            quote_analyzer: analyzer("quote_analyzer")?,
+            analyzer: text("analyzer"),
+            quote_analyzer: text("quote_analyzer"),
             phrase_slop: count("phrase_slop")?.unwrap_or(0),
             zone: text("time_zone").map(zone).transpose()?,
             fuzziness: members.get("fuzziness").map(|value| FuzzyTerms::parse(Some(value))).transpose()?,
@@ -166,13 +164,12 @@ impl TextDefaults {
 
     /// Options of words.
     pub(crate) fn options(&self) -> MatchOptions {
-        let TextDefaults { needs_all, is_lenient, analyzer, kind, .. } = *self;
         MatchOptions {
-            is_lenient,
-            needs_all,
-            analyzer,
-            is_phrase: kind.is_phrase(),
-            is_prefix: kind.is_prefix(),
+            is_lenient: self.is_lenient,
+            needs_all: self.needs_all,
+            analyzer: self.analyzer.clone(),
+            is_phrase: self.kind.is_phrase(),
+            is_prefix: self.kind.is_prefix(),
             ..MatchOptions::default()
         }
     }
@@ -182,7 +179,7 @@ impl TextDefaults {
         MatchOptions {
             is_phrase: true,
             slop: slop.unwrap_or(self.phrase_slop),
-            analyzer: self.quote_analyzer.or(self.analyzer),
+            analyzer: self.quote_analyzer.clone().or_else(|| self.analyzer.clone()),
             ..self.options()
         }
     }

@@ -2,12 +2,14 @@
 
 mod aggregations;
 mod aliases;
+mod analyzers;
 mod answer_forms;
 mod answers;
 mod bulks;
 mod by_query;
 mod deletions;
 mod dynamic_mapping;
+mod field_types;
 mod first_writes;
 mod function_scores;
 mod highlighting;
