@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use millrace_linguistics::TextLanguage;
 
-use super::parts::{AnalysisPart, replacement_of};
+use super::parts::AnalysisPart;
 use super::steps::AnalyzerSteps;
 use super::stop_words::FRENCH_ARTICLES;
 use super::tokenizers::GRAM_MAX;
@@ -13,6 +13,9 @@ use crate::Error;
 
 /// Words of one rule of synonyms, at most.
 const SYNONYMS_MAX: usize = 100;
+
+/// Expressions of a filter whose groups are words, at most.
+const PATTERNS_MAX: usize = 10;
 
 /// Languages with stems, by their names in filters.
 const LANGUAGES: [(&str, &str); 25] = [
@@ -174,13 +177,11 @@ pub(super) fn add(
             push(change(WordChange::Elision { articles, ignores_case }))
         }
         "pattern_replace" => {
-            let replacement = replacement_of(&part.text("replacement").unwrap_or_default());
             let is_first = !part.flag("all", true);
-            if !part.has("pattern") || replacement.len() > 1_000 {
-                return Err(part.refusal("[pattern] is missing, or [replacement] has more than 1,000 bytes"));
-            }
-            match part.regex("pattern", "", notes) {
-                Some(pattern) => push(change(WordChange::Replaced { pattern, replacement, is_first })),
+            match part.replacement(notes)? {
+                Some((pattern, replacement)) => {
+                    push(change(WordChange::Replaced { pattern, replacement, is_first }))
+                }
                 None => Ok(()),
             }
         }
@@ -238,6 +239,9 @@ pub(super) fn add(
         }
         "pattern_capture" => {
             let named = part.texts("patterns");
+            if named.len() > PATTERNS_MAX {
+                return Err(part.refusal(&format!("[patterns] are more than {PATTERNS_MAX}")));
+            }
             let patterns: Vec<_> = named.iter().filter_map(|pattern| part.expression(pattern)).collect();
             if patterns.len() < named.len() {
                 part.note("has expressions that are not understood here, and are passed over", notes);

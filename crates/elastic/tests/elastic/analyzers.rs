@@ -329,3 +329,29 @@ fn definitions_that_are_malformed_are_refused() {
         }
     }
 }
+
+#[test]
+fn filters_that_multiply_words_are_bounded() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    // Each would double the words of the one before: without a bound this test would not end.
+    let twice = vec!["keyword_repeat"; 50];
+    let analysis = json!({ "analyzer": {
+        "many": { "tokenizer": "keyword", "filter": twice },
+        "long": { "tokenizer": "keyword", "filter": ["longer", "longer", "longer", "longer"] },
+    }, "filter": { "longer": { "type": "pattern_replace", "pattern": "(.+)", "replacement": "$1$1$1$1$1$1$1$1" } } });
+    let fields = json!({
+        "many": { "type": "text", "analyzer": "many", "search_analyzer": "keyword" },
+        "long": { "type": "text", "analyzer": "long", "search_analyzer": "keyword" },
+    });
+    let body = json!({ "settings": { "analysis": analysis }, "mappings": { "properties": fields } });
+    service.get("PUT /a", &body.to_string());
+    service.get("PUT /a/_doc/1", &json!({ "many": "a", "long": "b".repeat(1_000) }).to_string());
+    assert_eq!(found(&service, &json!({ "match": { "many": "a" } })), "1");
+    // 512,000 letters, which would be four millions after the last step.
+    assert_eq!(found(&service, &json!({ "prefix": { "long": "b" } })), "1");
+    let too_many = json!({ "analyzer": { "x": { "tokenizer": "keyword", "filter": vec!["trim"; 51] } } });
+    let (status, answer) =
+        service.ask("PUT /b", &json!({ "settings": { "analysis": too_many } }).to_string());
+    assert_eq!(status, 400, "{answer}");
+}
