@@ -14,6 +14,9 @@ use crate::Error;
 /// Words of one rule of synonyms, at most.
 const SYNONYMS_MAX: usize = 100;
 
+/// Words of a shingle, at most.
+const SHINGLE_MAX: usize = 8;
+
 /// Expressions of a filter whose groups are words, at most.
 const PATTERNS_MAX: usize = 10;
 
@@ -66,7 +69,7 @@ const EXACT_STEMMERS: [&str; 15] = [
 ];
 
 /// Filters that are passed over: words are compared as they are without them.
-const PASSED: [&str; 32] = [
+const PASSED: [&str; 31] = [
     "arabic_normalization",
     "bengali_normalization",
     "cjk_bigram",
@@ -96,7 +99,6 @@ const PASSED: [&str; 32] = [
     "phonetic",
     "predicate_token_filter",
     "serbian_normalization",
-    "shingle",
     "sorani_normalization",
     "telugu_normalization",
 ];
@@ -260,6 +262,16 @@ pub(super) fn add(
                 keeps_whole: flag("preserve_original"),
                 joins: flag("catenate_all") || flag("catenate_words") || flag("catenate_numbers"),
             })
+        }
+        "shingle" => {
+            let (least, most) = (part.number("min_shingle_size", 2)?, part.number("max_shingle_size", 2)?);
+            if least < 2 || least > most || most > SHINGLE_MAX {
+                let reason = format!("sizes are from 2 to {SHINGLE_MAX}, and not from [{least}] to [{most}]");
+                return Err(part.refusal(&reason));
+            }
+            let keeps_single = part.flag("output_unigrams", true);
+            let separator = part.text("token_separator").unwrap_or_else(|| " ".to_owned());
+            push(WordStep::Shingles { lengths: least..=most, keeps_single, separator })
         }
         "fingerprint" => {
             let separator = part.text("separator").unwrap_or_else(|| " ".to_owned());

@@ -184,6 +184,12 @@ pub(super) enum WordStep {
         keeps_whole: bool,
         joins: bool,
     },
+    /// Words that follow each other stand beside the first of them as one, or in its place.
+    Shingles {
+        lengths: RangeInclusive<usize>,
+        keeps_single: bool,
+        separator: String,
+    },
     /// All words, sorted, are one.
     Fingerprint {
         separator: String,
@@ -265,6 +271,9 @@ impl WordStep {
                 return all;
             }
             WordStep::Divided { .. } => return self.divided(words),
+            WordStep::Shingles { lengths, keeps_single, separator } => {
+                return shingles(&words, lengths, *keeps_single, separator);
+            }
             WordStep::Fingerprint { separator, most } => return fingerprint(words, separator, *most),
         }
         words
@@ -349,6 +358,34 @@ fn beside(words: Vec<StepWord>, of_word: impl Fn(&StepWord, &mut Vec<String>)) -
         of_word(&word, &mut beside);
         bytes += beside.iter().map(String::len).sum::<usize>();
         all.extend(beside.drain(..).map(|text| word.with_text(text)));
+        if all.len() >= most || bytes >= bytes_most {
+            break;
+        }
+    }
+    all
+}
+
+/// Words with the runs that begin with each of them, of some lengths. Those after too many are left out.
+fn shingles(
+    words: &[StepWord],
+    lengths: &RangeInclusive<usize>,
+    keeps_single: bool,
+    separator: &str,
+) -> Vec<StepWord> {
+    let own_bytes: usize = words.iter().map(|word| word.text.len()).sum();
+    let (most, bytes_most) = (words.len().max(BESIDE_MAX), own_bytes.max(BESIDE_BYTES_MAX));
+    let (mut all, mut bytes) = (Vec::with_capacity(words.len()), 0);
+    for (at, word) in words.iter().enumerate() {
+        if keeps_single {
+            all.push(word.clone());
+        }
+        for run in lengths.clone().filter_map(|length| words.get(at..at + length)) {
+            let texts: Vec<&str> = run.iter().map(|word| word.text.as_str()).collect();
+            let joined = word.with_text(texts.join(separator));
+            bytes += joined.text.len();
+            let end = run.last().map_or(word.span.end, |last| last.span.end);
+            all.push(StepWord { span: word.span.start..end.max(word.span.start), kind: "shingle", ..joined });
+        }
         if all.len() >= most || bytes >= bytes_most {
             break;
         }

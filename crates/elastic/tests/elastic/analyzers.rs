@@ -104,7 +104,7 @@ fn parts_of_analyzers_make_their_words() {
             "ab12@0 12@0",
         ),
         (json!({ "tokenizer": "whitespace", "filter": ["elision"] }), "L'avion", "avion@0"),
-        (json!({ "tokenizer": "whitespace", "filter": ["shingle"] }), "a b", "a@0 b@1"),
+        (json!({ "tokenizer": "whitespace", "filter": ["shingle"] }), "a b c", "a@0 a b@0 b@1 b c@1 c@2"),
         (
             json!({ "tokenizer": "standard", "char_filter": ["html_strip"] }),
             "<p>A <b>b</b> &amp; c",
@@ -253,7 +253,7 @@ fn templates_of_shippers_are_taken_and_differences_are_told() {
         assert_eq!(service.get(&format!("POST /{name}/_count"), &query)["count"], expected, "{name}");
     }
     let settings = json!({ "analysis": {
-        "filter": { "two": { "type": "shingle" } },
+        "filter": { "two": { "type": "phonetic" } },
         "analyzer": { "mine": { "tokenizer": "uax_url_email", "filter": ["lowercase", "two"] } },
     } });
     let fields =
@@ -264,7 +264,7 @@ fn templates_of_shippers_are_taken_and_differences_are_told() {
         let warnings = service.warnings(request, &body.to_string());
         for (at, expected) in [
             "in the analyzer [mine], the tokenizer [uax_url_email] splits as [standard]",
-            "in the analyzer [mine], the token filter [two] of type [shingle] is passed over",
+            "in the analyzer [mine], the token filter [two] of type [phonetic] is passed over",
             "the analyzer [thai] has neither stems nor stop words",
         ]
         .into_iter()
