@@ -33,6 +33,9 @@ pub(crate) const ANALYZER_PARAMETERS: [&str; 3] = ["analyzer", "search_analyzer"
 /// Analyzers that the settings of an index define, at most: making one can take milliseconds.
 const ANALYZERS_MAX: usize = 200;
 
+/// Filters of one analyzer, at most.
+const FILTERS_MAX: usize = 50;
+
 /// Name of the analyzer of texts whose field names none, if settings define it.
 const DEFAULT: &str = "default";
 
@@ -392,6 +395,9 @@ struct PartsOfAnalyzer {
 
 impl PartsOfAnalyzer {
     fn division(self, notes: &mut Vec<String>) -> Result<TextDivision, Error> {
+        if self.characters.len() + self.words.len() > FILTERS_MAX {
+            return Err(Error::IllegalArgument(format!("an analyzer may have {FILTERS_MAX} filters")));
+        }
         let (splitter, is_lower) = TextSplitter::of(&self.tokenizer, notes)?;
         let mut steps = AnalyzerSteps::of(splitter);
         for filter in &self.characters {

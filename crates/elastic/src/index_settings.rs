@@ -274,7 +274,9 @@ pub(crate) fn put_settings(
         }
         analyzers::check(&settings, &entry.settings)?;
         let index = change.put_index(entry)?;
-        service.warn(analyzers::notes(&index.entry.settings, &index.entry.mappings));
+        if settings.keys().any(|name| name.starts_with("index.analysis.")) {
+            service.warn(analyzers::notes(&index.entry.settings, &index.entry.mappings));
+        }
         if !index.hides_writes() {
             shown.push(index);
         }

@@ -6,14 +6,11 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use super::parts::{AnalysisPart, replacement_of};
+use super::parts::{AnalysisPart, GROWTH_MAX};
 use crate::Error;
 
-/// Bytes of a replacement, at most.
-const REPLACEMENT_BYTES_MAX: usize = 1_000;
-
-/// Groups in a replacement, at most.
-const GROUPS_MAX: usize = 16;
+/// Bytes of a side of a mapping, at most.
+const SIDE_BYTES_MAX: usize = 1_000;
 
 /// Memory of the compiled expression of the keys of a mapping.
 const KEYS_BYTES_MAX: usize = 1 << 20;
@@ -76,16 +73,8 @@ impl CharacterStep {
                 mapped(part)
             }
             "pattern_replace" => {
-                let replacement = replacement_of(&part.text("replacement").unwrap_or_default());
-                if replacement.len() > REPLACEMENT_BYTES_MAX || replacement.matches('$').count() > GROUPS_MAX
-                {
-                    return Err(part.refusal("[replacement] has more than 1,000 bytes or 16 groups"));
-                }
-                if !part.has("pattern") {
-                    return Err(part.refusal("[pattern] is missing"));
-                }
-                let pattern = part.regex("pattern", "", notes);
-                Ok(pattern.map(|pattern| CharacterStep::Replaced { pattern, replacement }))
+                let made = part.replacement(notes)?;
+                Ok(made.map(|(pattern, replacement)| CharacterStep::Replaced { pattern, replacement }))
             }
             "icu_normalizer" | "kuromoji_iteration_mark" => {
                 part.note("is passed over", notes);
@@ -96,22 +85,24 @@ impl CharacterStep {
     }
 
     /// Places of a text, in their order, with what comes there instead.
-    fn replacements(&self, text: &str) -> Vec<(Range<usize>, String)> {
+    fn replacements<'t>(&'t self, text: &'t str) -> Box<dyn Iterator<Item = (Range<usize>, String)> + 't> {
         match self {
             CharacterStep::Html { kept } => {
-                HTML.captures_iter(text).filter_map(|found| html(&found, kept)).collect()
+                Box::new(HTML.captures_iter(text).filter_map(move |found| html(&found, kept)))
             }
             CharacterStep::Mapped { keys, by } => {
                 let found = keys.find_iter(text);
-                found.map(|key| (key.range(), by.get(key.as_str()).cloned().unwrap_or_default())).collect()
+                Box::new(
+                    found.map(move |key| (key.range(), by.get(key.as_str()).cloned().unwrap_or_default())),
+                )
             }
             CharacterStep::Replaced { pattern, replacement } => {
-                let one = |found: Captures<'_>| {
+                let one = move |found: Captures<'_>| {
                     let mut written = String::new();
                     found.expand(replacement, &mut written);
                     Some((found.get(0)?.range(), written))
                 };
-                pattern.captures_iter(text).filter_map(one).collect()
+                Box::new(pattern.captures_iter(text).filter_map(one))
             }
         }
     }
@@ -125,7 +116,7 @@ fn mapped(part: &AnalysisPart) -> Result<Option<CharacterStep>, Error> {
             return Err(part.refusal(&format!("Invalid Mapping Rule : [{rule}], a rule is [text => other]")));
         };
         let (key, value) = (unescaped(key.trim()), unescaped(value.trim()));
-        if key.is_empty() || value.len() > REPLACEMENT_BYTES_MAX {
+        if key.is_empty() || value.len() > SIDE_BYTES_MAX {
             let reason = format!("Invalid Mapping Rule : [{rule}], a side is empty or has over 1,000 bytes");
             return Err(part.refusal(&reason));
         }
@@ -219,20 +210,20 @@ impl ReplacedText {
 
     /// Replaces characters.
     pub(super) fn apply(&mut self, step: &CharacterStep) {
-        let replacements = step.replacements(&self.text);
-        if replacements.is_empty() {
-            return;
-        }
         let (mut text, mut parts, mut from) = (String::with_capacity(self.text.len()), Vec::new(), 0);
         let mut add = |text: &mut String, old: Range<usize>, written: &str, is_same: bool| {
             let start = text.len();
             text.push_str(written);
             parts.push(TextPart { new: start..text.len(), old, is_same });
         };
-        for (place, written) in replacements {
+        for (place, written) in step.replacements(&self.text) {
             add(&mut text, from..place.start, &self.text[from..place.start], true);
             from = place.end;
             add(&mut text, place, &written, false);
+            // The rest stays as it is.
+            if text.len() > self.text.len() + GROWTH_MAX {
+                break;
+            }
         }
         add(&mut text, from..self.text.len(), &self.text[from..], true);
         self.steps.push(parts);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use millrace_linguistics::TextLanguage;
 
-use super::parts::{AnalysisPart, replacement_of};
+use super::parts::AnalysisPart;
 use super::steps::AnalyzerSteps;
 use super::stop_words::FRENCH_ARTICLES;
 use super::tokenizers::GRAM_MAX;
@@ -13,6 +13,12 @@ use crate::Error;
 
 /// Words of one rule of synonyms, at most.
 const SYNONYMS_MAX: usize = 100;
+
+/// Words of a shingle, at most.
+const SHINGLE_MAX: usize = 8;
+
+/// Expressions of a filter whose groups are words, at most.
+const PATTERNS_MAX: usize = 10;
 
 /// Languages with stems, by their names in filters.
 const LANGUAGES: [(&str, &str); 25] = [
@@ -63,7 +69,7 @@ const EXACT_STEMMERS: [&str; 15] = [
 ];
 
 /// Filters that are passed over: words are compared as they are without them.
-const PASSED: [&str; 32] = [
+const PASSED: [&str; 31] = [
     "arabic_normalization",
     "bengali_normalization",
     "cjk_bigram",
@@ -93,7 +99,6 @@ const PASSED: [&str; 32] = [
     "phonetic",
     "predicate_token_filter",
     "serbian_normalization",
-    "shingle",
     "sorani_normalization",
     "telugu_normalization",
 ];
@@ -174,13 +179,11 @@ pub(super) fn add(
             push(change(WordChange::Elision { articles, ignores_case }))
         }
         "pattern_replace" => {
-            let replacement = replacement_of(&part.text("replacement").unwrap_or_default());
             let is_first = !part.flag("all", true);
-            if !part.has("pattern") || replacement.len() > 1_000 {
-                return Err(part.refusal("[pattern] is missing, or [replacement] has more than 1,000 bytes"));
-            }
-            match part.regex("pattern", "", notes) {
-                Some(pattern) => push(change(WordChange::Replaced { pattern, replacement, is_first })),
+            match part.replacement(notes)? {
+                Some((pattern, replacement)) => {
+                    push(change(WordChange::Replaced { pattern, replacement, is_first }))
+                }
                 None => Ok(()),
             }
         }
@@ -238,6 +241,9 @@ pub(super) fn add(
         }
         "pattern_capture" => {
             let named = part.texts("patterns");
+            if named.len() > PATTERNS_MAX {
+                return Err(part.refusal(&format!("[patterns] are more than {PATTERNS_MAX}")));
+            }
             let patterns: Vec<_> = named.iter().filter_map(|pattern| part.expression(pattern)).collect();
             if patterns.len() < named.len() {
                 part.note("has expressions that are not understood here, and are passed over", notes);
@@ -256,6 +262,16 @@ pub(super) fn add(
                 keeps_whole: flag("preserve_original"),
                 joins: flag("catenate_all") || flag("catenate_words") || flag("catenate_numbers"),
             })
+        }
+        "shingle" => {
+            let (least, most) = (part.number("min_shingle_size", 2)?, part.number("max_shingle_size", 2)?);
+            if least < 2 || least > most || most > SHINGLE_MAX {
+                let reason = format!("sizes are from 2 to {SHINGLE_MAX}, and not from [{least}] to [{most}]");
+                return Err(part.refusal(&reason));
+            }
+            let keeps_single = part.flag("output_unigrams", true);
+            let separator = part.text("token_separator").unwrap_or_else(|| " ".to_owned());
+            push(WordStep::Shingles { lengths: least..=most, keeps_single, separator })
         }
         "fingerprint" => {
             let separator = part.text("separator").unwrap_or_else(|| " ".to_owned());

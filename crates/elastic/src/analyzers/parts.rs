@@ -276,8 +276,34 @@ fn regex_of(pattern: &str, flags: &str) -> Option<Regex> {
         .ok()
 }
 
+/// Bytes that a step may add to a text or a word, at most.
+pub(super) const GROWTH_MAX: usize = 1 << 20;
+
+/// Bytes of a replacement, and groups in it, at most.
+const REPLACEMENT_BYTES_MAX: usize = 1_000;
+const GROUPS_MAX: usize = 8;
+
+impl AnalysisPart {
+    /// Expression and replacement of a part; `None` if the expression has what there is not here.
+    ///
+    /// # Errors
+    /// The expression is missing, or the replacement is too long.
+    pub(super) fn replacement(&self, notes: &mut Vec<String>) -> Result<Option<(Regex, String)>, Error> {
+        let replacement = replacement_of(&self.text("replacement").unwrap_or_default());
+        if !self.has("pattern") {
+            return Err(self.refusal("[pattern] is missing"));
+        }
+        if replacement.len() > REPLACEMENT_BYTES_MAX || replacement.matches('$').count() > GROUPS_MAX {
+            let reason =
+                format!("[replacement] has more than {REPLACEMENT_BYTES_MAX} bytes or {GROUPS_MAX} groups");
+            return Err(self.refusal(&reason));
+        }
+        Ok(self.regex("pattern", "", notes).map(|pattern| (pattern, replacement)))
+    }
+}
+
 /// A replacement in the form of expressions here.
-pub(super) fn replacement_of(java: &str) -> String {
+fn replacement_of(java: &str) -> String {
     let mut written = String::new();
     let mut letters = java.chars().peekable();
     while let Some(letter) = letters.next() {

@@ -30,6 +30,14 @@ pub(super) struct StepWord {
     pub(super) is_protected: bool,
 }
 
+impl StepWord {
+    /// Another word at the place of this one.
+    pub(super) fn with_text(&self, text: String) -> Self {
+        let StepWord { ref span, position, kind, is_protected, .. } = *self;
+        StepWord { text, span: span.clone(), position, kind, is_protected }
+    }
+}
+
 impl AnalyzerSteps {
     /// Steps that split a text, and leave its words as they are.
     pub(super) fn of(splitter: TextSplitter) -> Self {

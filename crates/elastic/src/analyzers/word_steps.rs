@@ -7,9 +7,14 @@ use millrace_linguistics::{TextLanguage, stem_word};
 use regex::Regex;
 use unicode_normalization::UnicodeNormalization;
 
+use super::parts::GROWTH_MAX;
 use super::steps::StepWord;
 use super::tokenizers::grams;
 use crate::normalizer::ascii;
+
+/// Words of a text beside others at their positions, and their bytes, at most, if it did not have more.
+const BESIDE_MAX: usize = 200_000;
+const BESIDE_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes of a word that others are joined to, at most.
 const JOINED_BYTES_MAX: usize = 10_000;
@@ -91,10 +96,22 @@ impl WordChange {
                     || *ignores_case && articles.contains(article.to_lowercase().as_str());
                 if is_article { rest.to_owned() } else { word.to_owned() }
             }
-            WordChange::Replaced { pattern, replacement, is_first } => match is_first {
-                true => pattern.replace(word, replacement).into_owned(),
-                false => pattern.replace_all(word, replacement).into_owned(),
-            },
+            WordChange::Replaced { pattern, replacement, is_first } => {
+                let most = if *is_first { 1 } else { usize::MAX };
+                let (mut written, mut from) = (String::new(), 0);
+                for found in pattern.captures_iter(word).take(most) {
+                    let Some(place) = found.get(0) else { continue };
+                    written.push_str(&word[from..place.start()]);
+                    found.expand(replacement, &mut written);
+                    from = place.end();
+                    // A word that would become too long stays as it is.
+                    if written.len() > word.len() + GROWTH_MAX {
+                        return word.to_owned();
+                    }
+                }
+                written.push_str(&word[from..]);
+                written
+            }
         }
     }
 }
@@ -166,6 +183,12 @@ pub(super) enum WordStep {
         has_possessive: bool,
         keeps_whole: bool,
         joins: bool,
+    },
+    /// Words that follow each other stand beside the first of them as one, or in its place.
+    Shingles {
+        lengths: RangeInclusive<usize>,
+        keeps_single: bool,
+        separator: String,
     },
     /// All words, sorted, are one.
     Fingerprint {
@@ -241,10 +264,16 @@ impl WordStep {
                 });
             }
             WordStep::Repeated => {
-                let twice = |word: StepWord| [StepWord { is_protected: true, ..word.clone() }, word];
-                return words.into_iter().flat_map(twice).collect();
+                let mut all =
+                    beside(words, |word, beside| beside.extend([word.text.clone(), word.text.clone()]));
+                // The first of each two gets no stem.
+                all.iter_mut().step_by(2).for_each(|word| word.is_protected = true);
+                return all;
             }
             WordStep::Divided { .. } => return self.divided(words),
+            WordStep::Shingles { lengths, keeps_single, separator } => {
+                return shingles(&words, lengths, *keeps_single, separator);
+            }
             WordStep::Fingerprint { separator, most } => return fingerprint(words, separator, *most),
         }
         words
@@ -252,7 +281,7 @@ impl WordStep {
 
     /// Words with their parts at positions of their own.
     fn divided(&self, words: Vec<StepWord>) -> Vec<StepWord> {
-        let mut all = Vec::with_capacity(words.len());
+        let (mut all, most) = (Vec::with_capacity(words.len()), words.len().max(BESIDE_MAX));
         // Positions that earlier words have taken in addition to their own.
         let (mut shift, mut added, mut last) = (0, 0, None);
         for word in words {
@@ -272,10 +301,13 @@ impl WordStep {
                 all.push(StepWord { position, ..word.clone() });
             }
             if has_joined && !(keeps && joined == word.text) {
-                all.push(StepWord { text: joined, position, ..word.clone() });
+                all.push(StepWord { position, ..word.with_text(joined) });
             }
             let parts = parts.into_iter().enumerate();
-            all.extend(parts.map(|(at, text)| StepWord { text, position: position + at, ..word.clone() }));
+            all.extend(parts.map(|(at, text)| StepWord { position: position + at, ..word.with_text(text) }));
+            if all.len() >= most {
+                break;
+            }
         }
         all.sort_by_key(|word| word.position);
         all
@@ -317,14 +349,48 @@ fn has(words: &HashSet<String>, word: &str, ignores_case: bool) -> bool {
     words.contains(word) || ignores_case && words.contains(word.to_lowercase().as_str())
 }
 
-/// Words with others at the positions of each.
+/// Words with others at the positions of each. Those after too many are left out.
 fn beside(words: Vec<StepWord>, of_word: impl Fn(&StepWord, &mut Vec<String>)) -> Vec<StepWord> {
-    let all = words.into_iter().flat_map(|word| {
-        let mut beside = Vec::new();
+    let own_bytes: usize = words.iter().map(|word| word.text.len()).sum();
+    let (most, bytes_most) = (words.len().max(BESIDE_MAX), own_bytes.max(BESIDE_BYTES_MAX));
+    let (mut all, mut beside, mut bytes) = (Vec::with_capacity(words.len()), Vec::new(), 0);
+    for word in words {
         of_word(&word, &mut beside);
-        beside.into_iter().map(move |text| StepWord { text, ..word.clone() })
-    });
-    all.collect()
+        bytes += beside.iter().map(String::len).sum::<usize>();
+        all.extend(beside.drain(..).map(|text| word.with_text(text)));
+        if all.len() >= most || bytes >= bytes_most {
+            break;
+        }
+    }
+    all
+}
+
+/// Words with the runs that begin with each of them, of some lengths. Those after too many are left out.
+fn shingles(
+    words: &[StepWord],
+    lengths: &RangeInclusive<usize>,
+    keeps_single: bool,
+    separator: &str,
+) -> Vec<StepWord> {
+    let own_bytes: usize = words.iter().map(|word| word.text.len()).sum();
+    let (most, bytes_most) = (words.len().max(BESIDE_MAX), own_bytes.max(BESIDE_BYTES_MAX));
+    let (mut all, mut bytes) = (Vec::with_capacity(words.len()), 0);
+    for (at, word) in words.iter().enumerate() {
+        if keeps_single {
+            all.push(word.clone());
+        }
+        for run in lengths.clone().filter_map(|length| words.get(at..at + length)) {
+            let texts: Vec<&str> = run.iter().map(|word| word.text.as_str()).collect();
+            let joined = word.with_text(texts.join(separator));
+            bytes += joined.text.len();
+            let end = run.last().map_or(word.span.end, |last| last.span.end);
+            all.push(StepWord { span: word.span.start..end.max(word.span.start), kind: "shingle", ..joined });
+        }
+        if all.len() >= most || bytes >= bytes_most {
+            break;
+        }
+    }
+    all
 }
 
 /// All words, sorted and each once, as one; none if it is too long.

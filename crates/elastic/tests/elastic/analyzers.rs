@@ -104,7 +104,7 @@ fn parts_of_analyzers_make_their_words() {
             "ab12@0 12@0",
         ),
         (json!({ "tokenizer": "whitespace", "filter": ["elision"] }), "L'avion", "avion@0"),
-        (json!({ "tokenizer": "whitespace", "filter": ["shingle"] }), "a b", "a@0 b@1"),
+        (json!({ "tokenizer": "whitespace", "filter": ["shingle"] }), "a b c", "a@0 a b@0 b@1 b c@1 c@2"),
         (
             json!({ "tokenizer": "standard", "char_filter": ["html_strip"] }),
             "<p>A <b>b</b> &amp; c",
@@ -253,7 +253,7 @@ fn templates_of_shippers_are_taken_and_differences_are_told() {
         assert_eq!(service.get(&format!("POST /{name}/_count"), &query)["count"], expected, "{name}");
     }
     let settings = json!({ "analysis": {
-        "filter": { "two": { "type": "shingle" } },
+        "filter": { "two": { "type": "phonetic" } },
         "analyzer": { "mine": { "tokenizer": "uax_url_email", "filter": ["lowercase", "two"] } },
     } });
     let fields =
@@ -264,7 +264,7 @@ fn templates_of_shippers_are_taken_and_differences_are_told() {
         let warnings = service.warnings(request, &body.to_string());
         for (at, expected) in [
             "in the analyzer [mine], the tokenizer [uax_url_email] splits as [standard]",
-            "in the analyzer [mine], the token filter [two] of type [shingle] is passed over",
+            "in the analyzer [mine], the token filter [two] of type [phonetic] is passed over",
             "the analyzer [thai] has neither stems nor stop words",
         ]
         .into_iter()
@@ -328,4 +328,30 @@ fn definitions_that_are_malformed_are_refused() {
             assert!(status == 400 && reason.contains(expected), "{request} {body}: {answer}");
         }
     }
+}
+
+#[test]
+fn filters_that_multiply_words_are_bounded() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    // Each would double the words of the one before: without a bound this test would not end.
+    let twice = vec!["keyword_repeat"; 50];
+    let analysis = json!({ "analyzer": {
+        "many": { "tokenizer": "keyword", "filter": twice },
+        "long": { "tokenizer": "keyword", "filter": ["longer", "longer", "longer", "longer"] },
+    }, "filter": { "longer": { "type": "pattern_replace", "pattern": "(.+)", "replacement": "$1$1$1$1$1$1$1$1" } } });
+    let fields = json!({
+        "many": { "type": "text", "analyzer": "many", "search_analyzer": "keyword" },
+        "long": { "type": "text", "analyzer": "long", "search_analyzer": "keyword" },
+    });
+    let body = json!({ "settings": { "analysis": analysis }, "mappings": { "properties": fields } });
+    service.get("PUT /a", &body.to_string());
+    service.get("PUT /a/_doc/1", &json!({ "many": "a", "long": "b".repeat(1_000) }).to_string());
+    assert_eq!(found(&service, &json!({ "match": { "many": "a" } })), "1");
+    // 512,000 letters, which would be four millions after the last step.
+    assert_eq!(found(&service, &json!({ "prefix": { "long": "b" } })), "1");
+    let too_many = json!({ "analyzer": { "x": { "tokenizer": "keyword", "filter": vec!["trim"; 51] } } });
+    let (status, answer) =
+        service.ask("PUT /b", &json!({ "settings": { "analysis": too_many } }).to_string());
+    assert_eq!(status, 400, "{answer}");
 }
