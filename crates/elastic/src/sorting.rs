@@ -13,7 +13,7 @@ use crate::mapping::{field_at, is_searched, searched_at, type_of};
 use crate::partitions::TimeSpan;
 use crate::query::text_of;
 use crate::search::SearchHit;
-use crate::sort_keys::{HitSortKey, SortNumber};
+use crate::sort_keys::{HitSortKey, SortMode, SortNumber};
 
 /// Order of hits by several keys.
 #[derive(Debug, Clone)]
@@ -26,8 +26,9 @@ struct HitOrderKey {
     field: String,
     is_descending: bool,
     missing: Option<Value>,
-    /// `min` or `max` of several values.
-    takes_largest: bool,
+    mode: SortMode,
+    /// Path of the nested objects whose values it has.
+    nested: Option<String>,
     format: Option<String>,
 }
 
@@ -62,6 +63,14 @@ impl HitOrder {
             other => one(other)?,
         };
         Ok((!keys.is_empty()).then_some(HitOrder { keys }))
+    }
+
+    /// Checks the keys by the mapping of an index.
+    ///
+    /// # Errors
+    /// One has a mode that its field has not, or nested objects that there are not.
+    pub(crate) fn check(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
+        self.keys.iter().try_for_each(|key| key.check(mappings))
     }
 
     /// Fields of documents that are its keys.
@@ -189,7 +198,8 @@ impl HitOrder {
 
 fn order_key(field: &str, options: &Map<String, Value>) -> Result<HitOrderKey, Error> {
     // Indexes that lack the field have no value, of any type.
-    const KNOWN: [&str; 6] = ["order", "mode", "missing", "format", "unmapped_type", "numeric_type"];
+    const KNOWN: [&str; 7] =
+        ["order", "mode", "missing", "format", "unmapped_type", "numeric_type", "nested"];
     if let Some(unknown) = options.keys().find(|name| !KNOWN.contains(&name.as_str())) {
         return Err(Error::Content(format!("[field_sort] unknown field [{unknown}]")));
     }
@@ -203,22 +213,68 @@ fn order_key(field: &str, options: &Map<String, Value>) -> Result<HitOrderKey, E
             )));
         }
     };
-    let takes_largest = match options.get("mode").map(text_of) {
-        None => is_descending,
-        Some(mode) if mode.eq_ignore_ascii_case("max") => true,
-        Some(mode) if mode.eq_ignore_ascii_case("min") => false,
-        Some(mode) => return Err(Error::unsupported(&format!("a sort with the mode [{mode}]"))),
+    let mode = match options.get("mode").map(text_of) {
+        None if is_descending => SortMode::Most,
+        None => SortMode::Least,
+        Some(name) => SortMode::parse(&name)
+            .ok_or_else(|| Error::IllegalArgument(format!("Unknown SortMode [{name}] of [{field}]")))?,
     };
     Ok(HitOrderKey {
         field: field.to_owned(),
         is_descending,
         missing: options.get("missing").cloned(),
-        takes_largest,
+        mode,
+        nested: options.get("nested").map(|nested| path_of_nested(field, nested)).transpose()?,
         format: options.get("format").map(text_of),
     })
 }
 
+/// Path of the nested objects in which the field of a sort is.
+fn path_of_nested(field: &str, nested: &Value) -> Result<String, Error> {
+    let is_around = |path: &str| field.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+    let mut path = None;
+    for (name, value) in nested.as_object().into_iter().flatten() {
+        match (name.as_str(), value.as_str()) {
+            ("path", Some(text)) if is_around(text) => path = Some(text.to_owned()),
+            ("nested", _) => drop(path_of_nested(field, value)?),
+            ("filter" | "max_children", _) => {
+                return Err(Error::unsupported(&format!("[{name}] in [nested] of the sort by [{field}]")));
+            }
+            ("path", _) => {}
+            _ => return Err(Error::Content(format!("[nested_sort] unknown field [{name}]"))),
+        }
+    }
+    path.ok_or_else(|| {
+        Error::IllegalArgument(format!(
+            "[nested] of the sort by [{field}] needs the [path] of an object around it"
+        ))
+    })
+}
+
 impl HitOrderKey {
+    /// Checks that a field has numbers if its values are computed, and that nested objects are there.
+    fn check(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
+        let type_at = |path: &str| field_at(mappings, path).map(|(definition, _)| type_of(definition));
+        if let Some(path) =
+            self.nested.as_deref().filter(|path| type_at(path).is_some_and(|of| of != "nested"))
+        {
+            return Err(Error::IllegalArgument(format!(
+                "[nested] failed to find nested object under path [{path}]"
+            )));
+        }
+        let field_type = type_at(&self.field).filter(|_| self.mode.is_computed());
+        match field_type.map(|field_type| (field_type, kind_of(field_type))) {
+            Some((
+                field_type,
+                FieldValueKind::Text | FieldValueKind::Keyword | FieldValueKind::Ip | FieldValueKind::Version,
+            )) => Err(Error::IllegalArgument(format!(
+                "Cannot sort by the sum, average or median of [{}], which is of type [{field_type}]",
+                self.field
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Kind of what all documents have beside their fields.
     fn own_kind(&self) -> Option<FieldValueKind> {
         match self.field.as_str() {
@@ -247,15 +303,19 @@ impl HitOrderKey {
         let kind = kind_of(type_of(definition));
         let key = |value: &&Value| match kind {
             FieldValueKind::Date => DateText::parse_value(value, own_format).map(|millis| self.date(millis)),
-            _ if type_of(definition) == "half_float" => {
-                HitSortKey::of_kind(value, kind, &[]).map(HitSortKey::rounded_to_half)
-            }
-            _ => HitSortKey::of_kind(value, kind, &[]),
+            _ => HitSortKey::of_kind(value, kind, &[]).map(|key| key.stored_as(type_of(definition))),
         };
         let values = all_at(hit.searched_members(), &source_path);
         let keys = values.iter().filter(|value| is_searched(definition, value)).filter_map(key);
-        let first = keys.min_by(|left, right| left.compare(right, self.takes_largest));
-        first.unwrap_or_else(|| self.missing(Some((kind, own_format))))
+        let is_whole = !["double", "float", "half_float", "scaled_float"].contains(&type_of(definition));
+        let found = match self.mode {
+            mode if mode.is_computed() => match mode.combined(keys.collect(), is_whole) {
+                Some(HitSortKey::Date(millis, _)) => Some(self.date(millis)),
+                other => other,
+            },
+            mode => keys.min_by(|left, right| left.compare(right, mode == SortMode::Most)),
+        };
+        found.unwrap_or_else(|| self.missing(Some((kind, own_format))))
     }
 
     /// Key of a date, as the order shows it.

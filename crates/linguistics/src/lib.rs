@@ -54,5 +54,6 @@ pub use language::TextLanguage;
 pub use matching::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};
 pub use segment::segments;
 pub use special_tokens::{SpecialTokenMatch, SpecialTokens};
+pub use stem::stem_word;
 pub use suggest::did_you_mean;
 pub use uri::UriPart;

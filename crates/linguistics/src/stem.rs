@@ -88,6 +88,14 @@ impl CachedStemmer {
     }
 }
 
+/// Replaces a word in small letters by its stem in a language. Words with digits, and those of one letter,
+/// are their own stem.
+pub fn stem_word(word: &mut String, language: TextLanguage) {
+    if let Some(stemmer) = CachedStemmer::new(language) {
+        stemmer.stem(word);
+    }
+}
+
 /// Number of cached words per thread; at 32 bytes each, at most 512 KB.
 const RECENT_WORDS: usize = 1 << 14;
 

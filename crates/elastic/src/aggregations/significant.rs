@@ -15,7 +15,6 @@ use crate::mapping::searched_at;
 use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
 use crate::small_sort::sort_few;
-use crate::text_division::TextDivision;
 
 /// Source of the values.
 enum TermSource {
@@ -32,9 +31,9 @@ impl TermSource {
                 let Some((definition, source_path)) = searched_at(&hit.index.entry.mappings, field) else {
                     return Vec::new();
                 };
-                let division = TextDivision::of_field(definition);
+                let division = hit.index.analyzers.of_field(definition);
                 let texts = all_at(hit.searched_members(), &source_path);
-                let words = texts.into_iter().flat_map(|text| division.words(&text_of(text)));
+                let words = texts.into_iter().flat_map(|text| division.words(&text_of(text)).into_words());
                 let mut words: Vec<AggregatedValue> = words.map(AggregatedValue::Text).collect();
                 words.sort();
                 words.dedup();

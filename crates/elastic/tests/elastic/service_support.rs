@@ -59,6 +59,15 @@ impl TestService {
         ))
     }
 
+    /// Warnings of the answer to a request that succeeds.
+    #[track_caller]
+    pub fn warnings(&self, request: &str, body: &str) -> Vec<String> {
+        let answer = self.service.answer(&request_of(request, body, ElasticRequest::default()));
+        let text = String::from_utf8_lossy(&answer.body);
+        assert!((200..300).contains(&answer.status), "{request}: {} {text}", answer.status);
+        answer.warnings
+    }
+
     /// Documents that a request of a caller may have to read.
     pub fn search_scope(&self, caller: ElasticCaller, request: &str) -> Option<ViewScope> {
         self.service.search_scope(&request_of(

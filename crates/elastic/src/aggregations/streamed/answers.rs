@@ -132,7 +132,9 @@ impl StreamPlan<'_> {
             (StreamWork::Cardinality(_), StreamState::Different(values)) => {
                 figure("cardinality", json!(values.len()))
             }
-            (StreamWork::Weighted(_), StreamState::Weighted(sums)) => Ok(("weighted_avg", sums.answer())),
+            (StreamWork::Weighted(_), StreamState::Weighted(sums)) => {
+                Ok(("weighted_avg", sums.answer(self.asked.options.get("format"))))
+            }
             (StreamWork::Figures(source), StreamState::Summary(summary)) => {
                 let (kind, options) = (&self.asked.kind, &self.asked.options);
                 metrics::figures_with(kind, options, *summary, Vec::new(), source)

@@ -8,12 +8,14 @@ use serde_json::{Map, Value};
 use super::super::{VisitedIndex, searched_document};
 use super::{LazyColumns, RowChooser, RowField, RowSink, nothing};
 use crate::Error;
+use crate::analyzers::IndexAnalyzers;
 use crate::dates::common_length;
 use crate::evaluation::{FieldValueKind, kind_of};
 use crate::log_columns::{LogColumn, LogColumnName, RowSet};
 use crate::mapping::{field_at, is_flag, type_of};
 use crate::partitions::TimeSpan;
-use crate::query::{BoolQuery, SearchQuery, minimum_of, text_of};
+use crate::query::{BoolQuery, SearchQuery, text_of};
+use crate::query_distance::DistanceQuery;
 use crate::query_ranges::DateEnds;
 use crate::read_fields::ReadFields;
 use crate::scan_limit::SearchPace;
@@ -93,7 +95,8 @@ impl<'q> ColumnPlan<'q> {
         let entry = &visited.index.entry;
         let (mappings, ends) = (&entry.mappings, visited.ends);
         let (names, is_usual, by_field) = (Vec::new(), Vec::new(), HashMap::new());
-        let mut planner = ColumnPlanner { mappings, ends, names, is_usual, by_field };
+        let analyzers = &*visited.index.analyzers;
+        let mut planner = ColumnPlanner { mappings, analyzers, ends, names, is_usual, by_field };
         let condition = planner.condition(query)?;
         let fields = once_each(sink.row_fields()?);
         let read = fields.iter().map(|field| {
@@ -155,6 +158,7 @@ fn once_each(fields: Vec<RowField>) -> Vec<RowField> {
 /// Planner of the columns of a search.
 struct ColumnPlanner<'p> {
     mappings: &'p Map<String, Value>,
+    analyzers: &'p IndexAnalyzers,
     ends: &'p [DateEnds<'p>],
     names: Vec<Arc<LogColumnName>>,
     is_usual: Vec<bool>,
@@ -233,7 +237,7 @@ impl ColumnPlanner<'_> {
         };
         let times = span.and_then(|span| Some((self.times(field)?, span)));
         let members = self.members(field, times.is_none())?;
-        let parts = parts_of(query, self.mappings);
+        let parts = parts_of(query, self.mappings, self.analyzers);
         Some(ColumnCondition::Field(FieldCondition { query, members, times, parts }))
     }
 
@@ -246,7 +250,8 @@ impl ColumnPlanner<'_> {
         must.extend(self.all(&query.filter)?);
         let (must_not, should) = (self.all(&query.must_not)?, self.all(&query.should)?);
         let is_needed = must.is_empty() && !should.is_empty();
-        let needed = minimum_of(query.minimum.as_deref(), should.len(), usize::from(is_needed));
+        let minimum = query.minimum.as_ref();
+        let needed = minimum.map_or(usize::from(is_needed), |minimum| minimum.of(should.len()));
         let combined = CombinedCondition { must, must_not, should, needed };
         Some(ColumnCondition::Combined(Box::new(combined)))
     }
@@ -338,13 +343,19 @@ impl FieldCondition<'_> {
 
 /// Parts of texts of which one is in each text that a condition on a field of texts or keywords matches, in
 /// small letters; `None` if there are none, or too many. They are for texts with letters of ASCII alone.
-fn parts_of(query: &SearchQuery, mappings: &Map<String, Value>) -> Option<Vec<String>> {
+fn parts_of(
+    query: &SearchQuery,
+    mappings: &Map<String, Value>,
+    analyzers: &IndexAnalyzers,
+) -> Option<Vec<String>> {
     let definition_of = |field: &str| {
         let (definition, _) = field_at(mappings, field)?;
         Some(definition).filter(|definition| !is_formed(definition))
     };
     let kind_at = |field: &str| match type_of(definition_of(field)?) {
         "keyword" | "constant_keyword" | "wildcard" => Some(FieldValueKind::Keyword),
+        // The steps of an analyzer make words that are not in the texts.
+        _ if matches!(analyzers.of_field(definition_of(field)?), TextDivision::Steps(_)) => None,
         other => Some(kind_of(other)).filter(|kind| *kind == FieldValueKind::Text),
     };
     let parts: Vec<String> = match query {
@@ -361,11 +372,14 @@ fn parts_of(query: &SearchQuery, mappings: &Map<String, Value>) -> Option<Vec<St
                 if options.fuzziness.is_some() {
                     return None;
                 }
-                let words = options.words_of(&text_of(text), TextDivision::of_search(definition_of(field)?));
+                let division = options.division(analyzers, definition_of(field)?);
+                let words = division.words(&text_of(text)).into_words();
+                // Of several words at one position one is enough.
+                let has_steps = matches!(division, TextDivision::Steps(_));
                 // Each of them is there: the longest is the rarest, most often.
                 let needs_all = options.is_phrase || options.needs_all && options.minimum.is_none();
                 match words.iter().max_by_key(|word| word.len()) {
-                    Some(longest) if needs_all => vec![longest.clone()],
+                    Some(longest) if needs_all && !has_steps => vec![longest.clone()],
                     _ => words,
                 }
             }
@@ -417,7 +431,8 @@ mod tests {
             (json!({ "exists": { "field": "k" } }), None),
         ] {
             let parsed = crate::query::parse(&query).expect("the query is one");
-            let parts = parts_of(&parsed, mappings).map(|parts| parts.join(" "));
+            let analyzers = IndexAnalyzers::default();
+            let parts = parts_of(&parsed, mappings, &analyzers).map(|parts| parts.join(" "));
             assert_eq!(parts.as_deref(), expected, "{query}");
         }
     }
