@@ -94,7 +94,8 @@ fn found_at<'m>(
         return Some((definition, source_path, None));
     }
     let target = definition.get("path").and_then(Value::as_str).unwrap_or_default();
-    let (definition, source_path) = declared_at(mappings, target).filter(|(field, _)| type_of(field) != "alias")?;
+    let (definition, source_path) =
+        declared_at(mappings, target).filter(|(field, _)| type_of(field) != "alias")?;
     Some((definition, source_path, Some(target.to_owned())))
 }
 

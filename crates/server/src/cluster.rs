@@ -315,7 +315,7 @@ async fn take_part(
             follow_placement(&node, &membership, own).await;
         }
         // With its registration alone it would own buckets that no node serves.
-        Err(error) => standing::give_up(&error, &membership, &part).await,
+        Err(error) => supervision::give_up(&error, &membership, &part).await,
     }
 }
 

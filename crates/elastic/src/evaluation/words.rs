@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-use super::{SearchedDocument, SearchedPlace};
+use super::{SearchedDocument, SearchedPath};
 use crate::Error;
 use crate::analyzers::IndexAnalyzers;
 use crate::fields::each_at;
@@ -20,11 +20,16 @@ use crate::text_division::{TextDivision, TextWords};
 pub(crate) struct SearchedWords(RefCell<HashMap<TextDivision, HashMap<String, Rc<PathWords>>>>);
 
 impl SearchedWords {
-    /// Words of the texts at a source_path of the document, always the same one, by their division.
-    pub(super) fn at(&self, source: &Map<String, Value>, source_path: &str, by: &TextDivision) -> Rc<PathWords> {
+    /// Words of the texts at a source path of the document, always the same one, by their division.
+    pub(super) fn at(
+        &self,
+        source: &Map<String, Value>,
+        source_path: &str,
+        by: &TextDivision,
+    ) -> Rc<PathWords> {
         let mut known = self.0.borrow_mut();
-        let paths = known.entry(by.clone()).or_default();
-        if let Some(words) = paths.get(source_path) {
+        let by_path = known.entry(by.clone()).or_default();
+        if let Some(words) = by_path.get(source_path) {
             return Rc::clone(words);
         }
         let mut texts = Vec::new();
@@ -39,7 +44,7 @@ impl SearchedWords {
 /// thousands of words.
 const LOOKS: usize = 8;
 
-/// Words of the texts at one source_path of a document.
+/// Words of the texts at one source path of a document.
 pub(super) struct PathWords {
     texts: Vec<TextWords>,
     /// Number of times that all words were gone through.
@@ -184,11 +189,11 @@ impl SearchedDocument<'_> {
     /// Score of words in a text field. It grows with the share of the text that the words are.
     pub(super) fn match_words(
         &self,
-        place: &SearchedPlace<'_>,
+        searched: &SearchedPath<'_>,
         text: &str,
         options: &MatchOptions,
     ) -> Result<Option<f64>, Error> {
-        let wanted = options.division(self.analyzers, &place.definition).words(text);
+        let wanted = options.division(self.analyzers, &searched.definition).words(text);
         if wanted.is_empty() {
             return Ok(options.matches_without_words.then_some(1.0));
         }
@@ -196,11 +201,11 @@ impl SearchedDocument<'_> {
         if wanted.count() > WORDS_MAX {
             return Err(Error::IllegalArgument(format!(
                 "maxClauseCount is set to {WORDS_MAX} words of a text, and the analyzer of [{}] makes {} of that of the query",
-                place.path,
+                searched.path,
                 wanted.count()
             )));
         }
-        let own = self.words_at(place);
+        let own = self.words_at(searched);
         let length = own.length();
         if options.is_phrase {
             let fits = |at: usize, words: &[String]| options.fits_any(&wanted, at, words);

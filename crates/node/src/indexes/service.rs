@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use millrace_bucket::{BucketId, group_prefix, reversed_location};
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};

@@ -96,7 +96,7 @@ fn a_check_makes_no_file() {
     let findings = check(directory.path()).expect("checked").findings;
     assert!(findings.len() == 1 && findings[0].meaning.contains("not a data directory"), "{findings:?}");
     repair_tail(directory.path()).expect_err("there is nothing to repair");
-    assert_eq!(files(directory.path()), [foreign.clone()]);
+    assert_eq!(files(directory.path()), std::slice::from_ref(&foreign));
     let refused = check(&foreign).expect_err("it is a file").to_string();
     assert!(refused.contains("it is not a directory"), "{refused}");
 

@@ -15,7 +15,6 @@ use crate::log_columns::{LogColumn, LogColumnName, RowSet};
 use crate::mapping::{field_at, is_flag, type_of};
 use crate::partitions::TimeSpan;
 use crate::query::{BoolQuery, SearchQuery, text_of};
-use crate::query_distance::DistanceQuery;
 use crate::query_ranges::DateEnds;
 use crate::read_fields::ReadFields;
 use crate::scan_limit::SearchPace;
