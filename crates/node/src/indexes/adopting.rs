@@ -38,7 +38,7 @@ pub(super) struct PendingAdoption {
 #[derive(Clone)]
 pub(super) struct UnopenedIndex {
     pub definition: Arc<IndexDefinition>,
-    /// True if it begins anew, whatever is in its directory.
+    /// True if the files in its directory are removed first.
     is_discarded: bool,
     /// True if it is built, also where it is deferred.
     is_requested: bool,
@@ -183,7 +183,7 @@ impl IndexesInner {
         *self.adoption.lock() = pending;
     }
 
-    /// Opens an index; empty, if it begins anew, or all documents of its type were dropped.
+    /// Opens an index; empty, if its files are to be removed first, or all documents of its type were dropped.
     fn open(&self, index: &UnopenedIndex, remembered: Timestamp) -> Result<OpenedIndex, CopyError> {
         let definition = &index.definition;
         let is_dropped =
