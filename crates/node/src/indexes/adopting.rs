@@ -183,7 +183,7 @@ impl IndexesInner {
         *self.adoption.lock() = pending;
     }
 
-    /// Opens an index; empty, if its files are to be removed first, or all documents of its type were dropped.
+    /// Opens an index; empty, if its files are removed first, or all documents of its type were dropped.
     fn open(&self, index: &UnopenedIndex, remembered: Timestamp) -> Result<OpenedIndex, CopyError> {
         let definition = &index.definition;
         let is_dropped =

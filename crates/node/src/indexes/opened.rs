@@ -343,8 +343,7 @@ fn complete_from(copy: &IndexCopy, late: Option<Timestamp>) -> Timestamp {
     late.map_or(from, |late| from.min(late))
 }
 
-/// Removes the directory of a copy. After an error what is left of it counts as nothing, unless it stays as it
-/// is.
+/// Removes the directory of a copy. After an error what is left of it counts as nothing, or it stays whole.
 pub(super) fn remove_copy(disk: &dyn Disk, directory: &Path) -> Result<(), CopyError> {
     IndexCopy::invalidate(disk, directory)?;
     remove_directory(directory)
