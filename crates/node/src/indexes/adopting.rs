@@ -223,8 +223,8 @@ impl IndexesInner {
         removed
     }
 
-    /// Removes the indexes that others replace which are ready, once the files of those say so: a crash leaves
-    /// one of the two.
+    /// Removes the indexes that others replace which are ready, once the files of those say so: a crash
+    /// leaves one of the two.
     pub fn retire_replaced(&self) {
         let split = || {
             let (all, wanted) = (self.all(), self.adoption.lock().wanted.clone());
