@@ -406,6 +406,8 @@ impl IndexesInner {
         if let Err(error) = &reread {
             self.note_damage(error);
         }
+        // That of one index is noted there.
+        let unread = reread.as_ref().err().filter(|error| !matches!(error, Error::Index(_)));
         let mut more = false;
         let awake = self.all().into_iter().filter(|index| !index.is_paused()).collect();
         for together in OpenedIndex::reading_together(awake) {
@@ -413,7 +415,7 @@ impl IndexesInner {
             for index in together {
                 match self.prepare(&index) {
                     Ok(()) => {
-                        index.note(reread.as_ref().err().map(ToString::to_string));
+                        index.note(unread.map(ToString::to_string));
                         able.push(index);
                     }
                     Err(error) => index.fail(&error),
