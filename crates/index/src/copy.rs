@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -137,6 +137,15 @@ impl IndexCopy {
             applying: Mutex::new(()),
             exports: Arc::default(),
         })
+    }
+
+    /// Has the files in the directory of a copy count as nothing, before they are removed one after the
+    /// other: what stays after an error makes an empty copy.
+    ///
+    /// # Errors
+    /// The system refuses. The copy stays.
+    pub fn invalidate(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
+        CopyManifest::remove(disk, directory)
     }
 
     /// Takes versions of documents in. They may come in any order and again; of each document the newest

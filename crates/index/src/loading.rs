@@ -8,8 +8,8 @@ use crate::block::common;
 use crate::record::{DocumentRecord, EntryRecord, check_length};
 use crate::{Error, IndexChange, run_writer::RunWriter};
 
-/// Entries whose bytes are copied together before they are written: those of each lie elsewhere in memory, and
-/// a loop that only copies waits for several of them at a time.
+/// Entries whose bytes are copied together before they are written: those of each lie elsewhere in memory,
+/// and a loop that only copies waits for several of them at a time.
 const FETCHED_ENTRIES: usize = 64;
 
 /// Documents with their keys, in few allocations for all of them.

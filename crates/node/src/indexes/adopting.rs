@@ -13,7 +13,7 @@ use millrace_index::Error as CopyError;
 
 use super::IndexDefinition;
 use super::notes::NotedChange;
-use super::opened::{OpenedIndex, remove_directory};
+use super::opened::{OpenedIndex, remove_copy, remove_directory};
 use super::service::{IndexesInner, TakenUntil};
 use crate::Error;
 
@@ -38,8 +38,10 @@ pub(super) struct PendingAdoption {
 #[derive(Clone)]
 pub(super) struct UnopenedIndex {
     pub definition: Arc<IndexDefinition>,
-    /// True if it is to be built again, whatever is in its directory.
+    /// True if the files in its directory are removed first.
     is_discarded: bool,
+    /// True if it is built, also where it is deferred.
+    is_requested: bool,
     /// Error of the last attempt.
     pub reason: String,
 }
@@ -59,8 +61,16 @@ impl PendingAdoption {
         self.is_left() && self.failed.is_none_or(|failed| failed.elapsed() >= RETRY)
     }
 
-    fn is_discarded(&self, definition: &IndexDefinition) -> bool {
-        self.unopened.iter().any(|known| known.is_discarded && known.definition.is_same(definition))
+    /// An index that is to be opened: as it was left before, or for the first time.
+    fn to_open(&self, definition: &Arc<IndexDefinition>) -> UnopenedIndex {
+        let known = self.unopened.iter().find(|known| known.definition.is_same(definition));
+        known.cloned().unwrap_or_else(|| UnopenedIndex {
+            definition: Arc::clone(definition),
+            // What changed while it was not wanted was not noted for files that could not be removed.
+            is_discarded: self.has_leftovers,
+            is_requested: false,
+            reason: String::new(),
+        })
     }
 
     /// A directory could not be removed.
@@ -119,21 +129,27 @@ impl IndexesInner {
             }
             stays
         });
-        let mut unopened = Vec::new();
+        let (mut unopened, mut has_files) = (Vec::new(), false);
         for definition in &wanted {
             if indexes.iter().any(|index| index.definition.is_same(definition)) {
                 continue;
             }
-            let is_discarded = pending.is_discarded(definition);
-            match self.open(definition, pending.remembered_now(), is_discarded) {
-                Ok(index) => indexes.push(Arc::new(index)),
+            let to_open = pending.to_open(definition);
+            match self.open(&to_open, pending.remembered_now()) {
+                Ok(index) => {
+                    has_files |= index.copy.status().built;
+                    indexes.push(Arc::new(index));
+                }
                 Err(error) => {
                     let name = definition.name();
                     tracing::error!(%error, index = name, "an index could not be opened; it is tried again");
-                    let (definition, reason) = (Arc::clone(definition), error.to_string());
-                    unopened.push(UnopenedIndex { definition, is_discarded, reason });
+                    unopened.push(UnopenedIndex { reason: error.to_string(), ..to_open });
                 }
             }
+        }
+        if has_files {
+            // Others may have read the buckets that changed meanwhile, and notes stay until all have.
+            self.feed.reread_noted();
         }
         pending.failed = (!unopened.is_empty()).then(Instant::now);
         pending.unopened = unopened;
@@ -153,7 +169,7 @@ impl IndexesInner {
                 .open_rows(Timestamp(built.map(|status| status.complete_until).max().unwrap_or(0)));
         }
         for index in &removed {
-            if let Err(error) = index.discard() {
+            if let Err(error) = index.discard(&*self.place.disk) {
                 pending.leave(&error);
             }
         }
@@ -167,25 +183,21 @@ impl IndexesInner {
         *self.adoption.lock() = pending;
     }
 
-    /// Opens an index; empty, if it is to be built again, or all documents of its type were dropped.
-    fn open(
-        &self,
-        definition: &Arc<IndexDefinition>,
-        remembered: Timestamp,
-        is_discarded: bool,
-    ) -> Result<OpenedIndex, CopyError> {
+    /// Opens an index; empty, if its files are removed first, or all documents of its type were dropped.
+    fn open(&self, index: &UnopenedIndex, remembered: Timestamp) -> Result<OpenedIndex, CopyError> {
+        let definition = &index.definition;
         let is_dropped =
             self.feed.notes.all().iter().any(|note| {
                 matches!(note, NotedChange::Type(_)) && note.drops(&definition.config.document_type)
             });
-        if is_discarded || is_dropped {
-            remove_directory(&OpenedIndex::directory(&self.place.root, definition))?;
+        if index.is_discarded || is_dropped {
+            remove_copy(&*self.place.disk, &OpenedIndex::directory(&self.place.root, definition))?;
         }
-        let index = OpenedIndex::open(definition, &self.place, remembered, self.feed.notes.late())?;
-        if is_discarded {
-            index.want();
+        let opened = OpenedIndex::open(definition, &self.place, remembered, self.feed.notes.late())?;
+        if index.is_requested {
+            opened.want();
         }
-        Ok(index)
+        Ok(opened)
     }
 
     /// Removes directories of indexes that are neither open nor to be opened.
@@ -206,13 +218,13 @@ impl IndexesInner {
         };
         let mut removed = Ok(());
         for path in paths.iter().filter(|path| path.is_dir() && !kept.contains(*path)) {
-            removed = removed.and(remove_directory(path));
+            removed = removed.and(remove_copy(&*self.place.disk, path));
         }
         removed
     }
 
-    /// Removes the indexes that others replace which are ready, once the files of those say so: a crash leaves
-    /// one of the two.
+    /// Removes the indexes that others replace which are ready, once the files of those say so: a crash
+    /// leaves one of the two.
     pub fn retire_replaced(&self) {
         let split = || {
             let (all, wanted) = (self.all(), self.adoption.lock().wanted.clone());
@@ -220,7 +232,9 @@ impl IndexesInner {
             let is_replaced = |index: &Arc<OpenedIndex>| {
                 let replaces = |new: &Arc<OpenedIndex>| {
                     let is_same_name = new.definition.name() == index.definition.name();
-                    is_same_name && is_wanted(new) && new.is_ready() && new.copy.status().built
+                    // What is written before it was complete has no such time.
+                    let is_written = new.copy.status().complete_until > 0;
+                    is_same_name && is_wanted(new) && new.is_ready() && is_written
                 };
                 !is_wanted(index) && all.iter().any(replaces)
             };
@@ -233,27 +247,66 @@ impl IndexesInner {
         let (replaced, kept) = split();
         self.set(kept);
         for index in replaced {
-            if let Err(error) = index.discard() {
+            if let Err(error) = index.discard(&*self.place.disk) {
                 self.adoption.lock().leave(&error);
             }
         }
     }
 
-    /// Discards an index and builds it again.
+    /// Discards an index and builds it again, unless another has taken its place.
     pub fn rebuild(&self, index: &Arc<OpenedIndex>) {
-        // A build of it that is under way would go on to write into the directory of the new one. A directory
-        // that cannot be removed now is removed before the new one is opened.
-        if let Err(error) = index.discard() {
-            tracing::warn!(%error, "files of an index could not be removed; it is tried again");
-        }
+        // A build of it that is under way would go on to write into the directory of the new one.
+        index.copy.discard();
         let mut taken = self.taking.lock();
-        let mut pending = self.adoption.lock().clone();
+        let again = UnopenedIndex {
+            definition: Arc::clone(&index.definition),
+            is_discarded: true,
+            is_requested: true,
+            reason: "it is to be built again".to_owned(),
+        };
+        if let Some(pending) = self.take_out(index, again) {
+            self.adopt_held(&mut taken, pending);
+        }
+    }
+
+    /// Builds an index again that could not be opened; `false` if there is none of this name.
+    pub fn rebuild_unopened(&self, name: &str) -> bool {
+        let _one_at_a_time = self.taking.lock();
+        let mut pending = self.adoption.lock();
+        let mut unopened = pending.unopened.iter_mut();
+        let Some(index) = unopened.find(|index| index.definition.name() == name) else { return false };
+        (index.is_discarded, index.is_requested) = (true, true);
+        pending.failed = None;
+        true
+    }
+
+    /// Closes an index whose changes in memory cannot be written and are too many. Later it is opened as its
+    /// files are, and reads again what has changed since.
+    pub fn close(&self, index: &Arc<OpenedIndex>, error: &Error) {
+        index.copy.discard();
+        let _one_at_a_time = self.taking.lock();
+        let again = UnopenedIndex {
+            definition: Arc::clone(&index.definition),
+            is_discarded: false,
+            is_requested: !index.is_deferred(),
+            reason: error.to_string(),
+        };
+        if let Some(mut pending) = self.take_out(index, again) {
+            pending.failed = Some(Instant::now());
+            *self.adoption.lock() = pending;
+        }
+    }
+
+    /// Takes an index out, to be opened again, while no other thread takes changes in; `None` if it is not
+    /// there any more. Its directory may be that of another one then.
+    fn take_out(&self, index: &Arc<OpenedIndex>, again: UnopenedIndex) -> Option<PendingAdoption> {
         let mut indexes = self.all();
-        indexes.retain(|known| !Arc::ptr_eq(known, index));
+        let at = indexes.iter().position(|known| Arc::ptr_eq(known, index))?;
+        indexes.remove(at);
         self.set(indexes);
-        let (definition, reason) = (Arc::clone(&index.definition), "it is to be built again".to_owned());
-        pending.unopened.push(UnopenedIndex { definition, is_discarded: true, reason });
-        self.adopt_held(&mut taken, pending);
+        let mut pending = self.adoption.lock().clone();
+        pending.unopened.push(again);
+        Some(pending)
     }
 
     /// Notes that a file of an index is damaged, so that it is built again.

@@ -58,6 +58,8 @@ pub(super) struct OpenedIndex {
     failed: Mutex<Option<(String, Instant)>>,
     /// Error of the last writing of its files.
     pub unwritten: Mutex<Option<String>>,
+    /// Time until which dropped documents were erased in its files.
+    pub erased: AtomicU64,
 }
 
 /// Position in the store.
@@ -109,7 +111,7 @@ impl OpenedIndex {
                     tracing::error!(%error, index = definition.name(), "an index is built again");
                 }
                 drop(outcome);
-                remove_directory(&directory)?;
+                remove_copy(&*place.disk, &directory)?;
                 IndexCopy::open(options())?
             }
         };
@@ -129,6 +131,7 @@ impl OpenedIndex {
             is_damaged: AtomicBool::new(false),
             failed: Mutex::default(),
             unwritten: Mutex::default(),
+            erased: AtomicU64::new(0),
         })
     }
 
@@ -138,9 +141,9 @@ impl OpenedIndex {
     }
 
     /// Removes the directory. The copy serves on from memory and open files, and writes nothing any more.
-    pub fn discard(&self) -> Result<(), CopyError> {
+    pub fn discard(&self, disk: &dyn Disk) -> Result<(), CopyError> {
         self.copy.discard();
-        remove_directory(&self.directory)
+        remove_copy(disk, &self.directory)
     }
 
     /// True if it has every document.
@@ -190,15 +193,18 @@ impl OpenedIndex {
         self.progress.store(0, Ordering::Relaxed);
     }
 
-    /// True if documents in the scopes of drops are to be looked up first.
-    pub fn looks_up_drops(&self) -> bool {
-        self.position().as_ref().is_some_and(|position| position.wanted && position.looks_up_drops)
+    /// True if documents in the scopes of drops are to be looked up first; the caller does so. If it is made
+    /// to read again meanwhile, they are looked up once more.
+    pub fn begin_looking_up_drops(&self) -> bool {
+        let mut position = self.position();
+        let wanted = position.as_mut().filter(|position| position.wanted);
+        wanted.is_some_and(|position| std::mem::take(&mut position.looks_up_drops))
     }
 
-    /// The documents in the scopes of drops were looked up.
-    pub fn looked_up_drops(&self) {
+    /// The documents in the scopes of drops could not be looked up.
+    pub fn look_up_drops_again(&self) {
         if let Some(position) = self.position().as_mut() {
-            position.looks_up_drops = false;
+            position.looks_up_drops = true;
         }
     }
 
@@ -230,6 +236,10 @@ impl OpenedIndex {
     pub fn read_page(together: &[Arc<OpenedIndex>], store: &Store) -> Result<bool, crate::Error> {
         let first = together.first().and_then(|first| Some((first, first.next_page()?)));
         let Some((first, position)) = first else { return Ok(false) };
+        if position.looks_up_drops {
+            // It was made to read again a moment ago.
+            return Ok(true);
+        }
         // Those that began again since they were divided, or are done, do not read this page.
         let reads_same = |index: &&Arc<OpenedIndex>| index.next_page().as_ref() == Some(&position);
         let (together, others): (Vec<_>, Vec<_>) = together.iter().partition(reads_same);
@@ -296,9 +306,12 @@ impl OpenedIndex {
 
     /// Notes the error of a step. If one of its files is damaged, it is built again.
     pub fn fail(&self, error: &crate::Error) {
-        let name = self.definition.name();
-        tracing::error!(%error, index = name, "an index could not be kept up; it is tried again");
-        self.note(Some(error.to_string()));
+        let (name, reason) = (self.definition.name(), error.to_string());
+        // Each of many changes can fail.
+        if self.failed.lock().as_ref().is_none_or(|(known, _)| *known != reason) {
+            tracing::error!(%error, index = name, "an index could not be kept up; it is tried again");
+        }
+        self.note(Some(reason));
         self.note_damage(error);
     }
 
@@ -333,7 +346,13 @@ fn complete_from(copy: &IndexCopy, late: Option<Timestamp>) -> Timestamp {
     late.map_or(from, |late| from.min(late))
 }
 
-/// Removes the directory of a copy.
+/// Removes the directory of a copy. After an error what is left of it counts as nothing, or it stays whole.
+pub(super) fn remove_copy(disk: &dyn Disk, directory: &Path) -> Result<(), CopyError> {
+    IndexCopy::invalidate(disk, directory)?;
+    remove_directory(directory)
+}
+
+/// Removes a directory.
 pub(super) fn remove_directory(directory: &Path) -> Result<(), CopyError> {
     match std::fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -45,13 +45,24 @@ impl IndexesInner {
         }
     }
 
+    /// Reads a bucket for all indexes.
+    ///
+    /// # Errors
+    /// The bucket cannot be read, or the first error of an index, which it notes; others read it all the same.
     fn reread_bucket(&self, bucket: BucketId) -> Result<(), Error> {
+        let mut reread = Ok(());
         // A deferred index reads everything once it is wanted.
         for index in self.all().iter().filter(|index| !index.is_deferred()) {
-            let read = self.read_bucket(index, bucket)?;
-            self.take_out_of_bucket(index, bucket, &read)?;
+            let read = self.read_bucket(index, bucket);
+            match read.and_then(|read| self.take_out_of_bucket(index, bucket, &read)) {
+                Err(error @ Error::Index(_)) => {
+                    index.fail(&error);
+                    reread = reread.and(Err(error));
+                }
+                read => read?,
+            }
         }
-        Ok(())
+        reread
     }
 
     /// Gives all documents of a bucket the records that they should have. Returns hashes of their keys.

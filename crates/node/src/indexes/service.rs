@@ -35,6 +35,9 @@ const CHANGES_AT_ONCE: usize = 1 << 14;
 /// Number of records of documents that are read at a time.
 const RECORD_PAGE: usize = 1024;
 
+/// Times that an index has as much in memory as is written at a time, at which it is closed if that fails.
+const UNWRITTEN_MAX: usize = 4;
+
 /// Interval at which the thread looks for work without being woken.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -403,6 +406,8 @@ impl IndexesInner {
         if let Err(error) = &reread {
             self.note_damage(error);
         }
+        // That of one index is noted there.
+        let unread = reread.as_ref().err().filter(|error| !matches!(error, Error::Index(_)));
         let mut more = false;
         let awake = self.all().into_iter().filter(|index| !index.is_paused()).collect();
         for together in OpenedIndex::reading_together(awake) {
@@ -410,7 +415,7 @@ impl IndexesInner {
             for index in together {
                 match self.prepare(&index) {
                     Ok(()) => {
-                        index.note(reread.as_ref().err().map(ToString::to_string));
+                        index.note(unread.map(ToString::to_string));
                         able.push(index);
                     }
                     Err(error) => index.fail(&error),
@@ -427,14 +432,17 @@ impl IndexesInner {
     }
 
     /// Does what comes before an index reads more.
-    fn prepare(&self, index: &OpenedIndex) -> Result<(), Error> {
+    fn prepare(&self, index: &Arc<OpenedIndex>) -> Result<(), Error> {
         // What a full disk refuses would pile up in memory.
         if self.has_much(index, 2) {
-            self.flush_early(index)?;
+            self.flush_early(index).inspect_err(|error| {
+                if self.has_much(index, UNWRITTEN_MAX) {
+                    self.close(index, error);
+                }
+            })?;
         }
-        if index.looks_up_drops() {
-            self.look_up_drops(index)?;
-            index.looked_up_drops();
+        if index.begin_looking_up_drops() {
+            self.look_up_drops(index).inspect_err(|_| index.look_up_drops_again())?;
         }
         Ok(())
     }
@@ -448,15 +456,21 @@ impl IndexesInner {
             OpenedIndex::read_page(together, &self.store)
         };
         let large: Vec<_> = together.iter().filter(|index| self.has_much(index, 1)).collect();
+        let write_large = || {
+            for index in &large {
+                self.flush_early(index).unwrap_or_else(|error| index.fail(&error));
+            }
+        };
         let read = match large.is_empty() {
             true => read_page(),
             false => thread::scope(|scope| {
-                let writing = scope.spawn(|| {
-                    let flushed = large.iter().map(|index| (index, self.flush_early(index)));
-                    flushed.for_each(|(index, flushed)| flushed.unwrap_or_else(|error| index.fail(&error)));
-                });
+                let writer = thread::Builder::new().name("index-writer".to_owned());
+                // Where the system refuses a thread, one comes after the other.
+                let writing = writer.spawn_scoped(scope, write_large).inspect_err(|_| write_large());
                 let read = read_page();
-                writing.join().unwrap_or_else(|panic| resume_unwind(panic));
+                if let Ok(writing) = writing {
+                    writing.join().unwrap_or_else(|panic| resume_unwind(panic));
+                }
                 read
             }),
         };

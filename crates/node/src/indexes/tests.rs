@@ -338,6 +338,7 @@ fn an_index_that_reads_again_from_an_earlier_time_is_not_read_with_others() {
     assert_eq!(inner.feed.take().changes.len(), 1);
     let all = inner.all();
     all.iter().for_each(|index| index.read_again(None));
+    assert!(all.iter().all(|index| index.begin_looking_up_drops()), "there are none");
     let divided = OpenedIndex::reading_together(inner.all());
     assert_eq!(divided.iter().map(Vec::len).collect::<Vec<_>>(), [2], "both read the same");
     let early = all.last().expect("there are two");

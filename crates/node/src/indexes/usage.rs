@@ -181,8 +181,10 @@ impl NodeIndexes {
     /// # Errors
     /// There is no such index.
     pub fn rebuild(&self, name: &str) -> Result<(), Error> {
-        let index = self.inner().newest(name).ok_or_else(|| self.unknown(name))?;
-        self.inner().rebuild(&index);
+        if !self.inner().rebuild_unopened(name) {
+            let index = self.inner().newest(name).ok_or_else(|| self.unknown(name))?;
+            self.inner().rebuild(&index);
+        }
         self.inner().feed.wake();
         Ok(())
     }
@@ -217,7 +219,7 @@ impl NodeIndexes {
     ///
     /// # Errors
     /// Those of [`NodeIndexes::check`]; the request names an index that is not ready; there are too many
-    /// candidates; a file cannot be read.
+    /// candidates; a file of an index that the request names cannot be read.
     pub fn narrow(
         &self,
         plan: &Plan,
@@ -238,7 +240,11 @@ impl NodeIndexes {
             }
             let queried = QueriedBuckets::new(within, &buckets);
             let narrowed = self.narrow_once(plan, &choice, &queried, first);
-            let narrowed = narrowed.inspect_err(|error| self.inner().note_damage(error))?;
+            let narrowed = match narrowed.inspect_err(|error| self.inner().note_damage(error)) {
+                // The documents are there.
+                Err(Error::Index(_)) if choice == IndexChoice::Automatic => None,
+                narrowed => narrowed?,
+            };
             // Buckets that became stale meanwhile may have been read while their entries changed.
             if stale.turn() == turn {
                 return Ok(narrowed);

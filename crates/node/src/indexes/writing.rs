@@ -128,9 +128,9 @@ impl IndexesInner {
         }
         written?;
         // One that was never built is built from the start after a crash; one that is not open may lack
-        // everything that is noted.
-        let is_built = indexes.iter().all(|index| index.is_ready() || !index.copy.status().built);
-        if is_built && self.unopened().is_empty() {
+        // everything that is noted, as one that was opened meanwhile.
+        let is_open = self.unopened().is_empty();
+        if is_open && self.all().iter().all(|index| index.is_ready() || !index.copy.status().built) {
             self.feed.notes.forget(&done);
         }
         *self.schedule.lock() = WriteSchedule::new();
@@ -146,11 +146,15 @@ impl IndexesInner {
         merge: impl FnOnce(&OpenedIndex) -> Result<(), CopyError>,
     ) -> Result<(), Error> {
         let merged = if flushed.is_ok() { merge(index) } else { Ok(()) };
-        let failed = flushed.as_ref().err().or(merged.as_ref().err());
-        *index.unwritten.lock() = failed.map(ToString::to_string);
-        if let Some(error) = failed {
+        self.note_written(index, flushed.as_ref().err().or(merged.as_ref().err()));
+        Ok(flushed?)
+    }
+
+    /// Notes the error of the last writing of an index, or that there was none.
+    pub fn note_written(&self, index: &OpenedIndex, error: Option<&CopyError>) {
+        *index.unwritten.lock() = error.map(ToString::to_string);
+        if let Some(error) = error {
             self.note_damage(&Error::Index(error.clone()));
         }
-        Ok(flushed?)
     }
 }

@@ -142,3 +142,121 @@ fn a_damaged_index_is_built_again() {
     node.poll("it is built again", |node| is_another(node) && node.is_ready());
     node.check(1, "built again");
 }
+
+/// A node like one that was closed, whose indexes are on this disk.
+fn opened_again(node: IndexedStore, disk: Arc<dyn Disk>) -> IndexedStore {
+    let IndexedStore { directory, store, indexes } = node;
+    drop(indexes);
+    store.close();
+    on(disk, directory, &application())
+}
+
+#[test]
+fn an_index_that_is_opened_later_has_the_buckets_that_came() {
+    let (source, node) = (source(), IndexedStore::new());
+    node.work();
+    let (refuses, disk) = refusing(DiskOperation::CreateDirectory, "by-owner@");
+    refuses.store(true, Ordering::SeqCst);
+    let node = opened_again(node, disk);
+    move_bucket(&source.store, &node.store, bucket(0));
+    node.indexes.inner().step().expect("the store is read");
+    assert_eq!(node.indexes.inner().feed.stale.len(), 0, "no index that is open lacks it");
+
+    refuses.store(false, Ordering::SeqCst);
+    node.poll("it is opened", IndexedStore::is_ready);
+    node.check(documents(&source.store, bucket(0)), "opened");
+}
+
+#[test]
+fn an_index_that_cannot_be_opened_is_built_again_on_request() {
+    let node = IndexedStore::new();
+    node.apply(&[("id:n:note:g=ann:1", now() - HOUR_US, Some("ann"))]);
+    node.work();
+    let (refuses, disk) = refusing(DiskOperation::CreateDirectory, "by-owner@");
+    refuses.store(true, Ordering::SeqCst);
+    let node = opened_again(node, disk);
+    let runs = || {
+        let paths = paths_in(&node.directory.path().join("indexes"));
+        paths.iter().filter(|path| path.extension().is_some_and(|end| end == "run")).count()
+    };
+    node.indexes.inner().step().expect("the store is read");
+    assert_eq!(runs(), 1, "its files stay");
+    node.indexes.rebuild("by-owner").expect("it is declared");
+    node.indexes.inner().step().expect("the store is read");
+    assert_eq!(runs(), 0, "its files are removed first");
+    assert!(failure(&node, "by-owner").is_some());
+
+    refuses.store(false, Ordering::SeqCst);
+    node.poll("it is built again", IndexedStore::is_ready);
+    node.check(1, "built again");
+}
+
+#[test]
+fn an_index_is_whole_where_two_have_it_built_again() {
+    let node = IndexedStore::new();
+    node.apply(&[("id:n:note:g=ann:1", now() - HOUR_US, Some("ann"))]);
+    node.work();
+    let before = node.indexes.inner().newest("by-owner").expect("it is open");
+    node.indexes.inner().rebuild(&before);
+    node.work();
+    // The second has not seen that it was.
+    node.indexes.inner().rebuild(&before);
+    node.apply(&[("id:n:note:g=ann:2", now(), Some("ann"))]);
+    node.check(2, "built again");
+}
+
+#[test]
+fn files_that_could_not_be_removed_are_those_of_no_later_index() {
+    let (refuses, disk) = refusing(DiskOperation::Unlink, "by-owner@");
+    let node = on(disk, tempfile::tempdir().expect("a directory"), &application());
+    let written = now() - HOUR_US;
+    node.apply(&[("id:n:note:g=ann:1", written, Some("ann")), ("id:n:note:g=bob:1", written, Some("bob"))]);
+    node.work();
+    refuses.store(true, Ordering::SeqCst);
+    let inner = node.indexes.inner();
+    inner.adopt(&[], Timestamp(0));
+    assert!(inner.is_adoption_left(), "its directory stays");
+    node.store.drop_group(None, &DocumentGroup::Name("bob".to_owned())).expect("dropped");
+    node.apply(&[("id:n:note:g=zoe:1", written, Some("zoe"))]);
+    inner.adopt(&defined(&application()), Timestamp(0));
+    let reason = failure(&node, "by-owner");
+    assert!(reason.as_ref().is_some_and(|reason| reason.contains("injected")), "{reason:?}");
+
+    refuses.store(false, Ordering::SeqCst);
+    node.poll("it is built", IndexedStore::is_ready);
+    node.check(2, "declared again");
+}
+
+#[test]
+fn an_index_that_was_closed_has_what_was_not_written() {
+    let (source, node) = (source(), IndexedStore::new());
+    node.work();
+    move_bucket(&source.store, &node.store, bucket(0));
+    node.apply(&[
+        ("id:n:note:g=zoe:1", now() - 24 * HOUR_US, Some("zoe")),
+        ("id:n:note:g=zoe:2", now(), Some("zoe")),
+    ]);
+    let inner = node.indexes.inner();
+    while inner.step().expect("the store is read") {}
+    let index = inner.newest("by-owner").expect("it is open");
+    inner.close(&index, &crate::Error::Internal("the disk refuses".to_owned()));
+    assert!(failure(&node, "by-owner").is_some_and(|reason| reason.contains("the disk refuses")));
+    node.poll("it is opened again", IndexedStore::is_ready);
+    node.check(documents(&source.store, bucket(0)) + 2, "opened again");
+}
+
+#[test]
+fn drops_are_looked_up_by_an_index_that_reads_again_just_before_a_page() {
+    let node = IndexedStore::new();
+    let written = now() - HOUR_US;
+    node.apply(&[("id:n:note:g=ann:1", written, Some("ann")), ("id:n:note:g=bob:1", written, Some("bob"))]);
+    node.work();
+    node.store.drop_group(None, &DocumentGroup::Name("bob".to_owned())).expect("dropped");
+    let inner = node.indexes.inner();
+    assert!(!inner.feed.take().changes.is_empty(), "the drop is lost");
+    let index = inner.newest("by-owner").expect("it is open");
+    index.read_again(inner.feed.notes.late());
+    let more = OpenedIndex::read_page(&[index], &node.store).expect("the store is read");
+    assert!(more, "drops come first");
+    node.check(1, "read again");
+}
