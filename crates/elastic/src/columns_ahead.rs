@@ -30,7 +30,7 @@ impl ElasticService {
     /// these chunks; none on a node of a cluster that does not answer searches.
     ///
     /// # Errors
-    /// The catalog or the store cannot be read.
+    /// The catalog or the store cannot be read. Columns of other indexes are made.
     pub fn prepare_log_columns(&self) -> Result<u64, Error> {
         // On a node without such searches nothing is read.
         if !self.log_columns.is_read() || !self.owns_home()? {
@@ -42,14 +42,18 @@ impl ElasticService {
         drop(entries);
         // It takes a quarter of a core, as other work ahead of requests does.
         pace::during(Box::new(|worked: Duration| worked * 3), || {
-            let mut prepared = 0;
+            let (mut prepared, mut outcome) = (0, Ok(()));
             for index in &indexes {
                 let names = self.log_columns.read_of(&index.entry.uuid);
-                if !names.is_empty() {
-                    prepared += self.prepare_index(index, &names, CHUNKS_MAX - prepared)?;
+                if names.is_empty() || prepared >= CHUNKS_MAX {
+                    continue;
+                }
+                match self.prepare_index(index, &names, CHUNKS_MAX - prepared) {
+                    Ok(chunks) => prepared += chunks,
+                    Err(error) => outcome = Err(error),
                 }
             }
-            Ok(prepared)
+            outcome.map(|()| prepared)
         })
     }
 
