@@ -2,8 +2,9 @@
 //!
 //! Files that are sealed or merged have new chunks, of which the next search would read and parse each
 //! document. So the columns that searches of an index have read lately are made for the newest of its
-//! partitions, in the background, as long as the cache has room for them. Chunks that still grow are left to
-//! the searches.
+//! partitions, in the background. Chunks that still grow are left to the searches. The cache is full most of
+//! the time, mostly of columns of files that are gone: so there is always room for new ones, but each is made
+//! ahead once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ impl ElasticService {
     /// these chunks; none on a node of a cluster that does not answer searches.
     ///
     /// # Errors
-    /// The catalog or the store cannot be read.
+    /// The catalog or the store cannot be read. Columns of other indexes are made.
     pub fn prepare_log_columns(&self) -> Result<u64, Error> {
         // On a node without such searches nothing is read.
         if !self.log_columns.is_read() || !self.owns_home()? {
@@ -41,14 +42,18 @@ impl ElasticService {
         drop(entries);
         // It takes a quarter of a core, as other work ahead of requests does.
         pace::during(Box::new(|worked: Duration| worked * 3), || {
-            let mut prepared = 0;
+            let (mut prepared, mut outcome) = (0, Ok(()));
             for index in &indexes {
                 let names = self.log_columns.read_of(&index.entry.uuid);
-                if !names.is_empty() {
-                    prepared += self.prepare_index(index, &names, CHUNKS_MAX - prepared)?;
+                if names.is_empty() || prepared >= CHUNKS_MAX {
+                    continue;
+                }
+                match self.prepare_index(index, &names, CHUNKS_MAX - prepared) {
+                    Ok(chunks) => prepared += chunks,
+                    Err(error) => outcome = Err(error),
                 }
             }
-            Ok(prepared)
+            outcome.map(|()| prepared)
         })
     }
 
@@ -65,7 +70,7 @@ impl ElasticService {
         {
             let Some(chunks) = GroupChunks::of(&self.node, partition.group())? else { continue };
             for (chunk, content) in chunks.all().iter().enumerate() {
-                if prepared >= most || !self.log_columns.has_room() {
+                if prepared >= most || self.node.is_stopping() {
                     return Ok(prepared);
                 }
                 let identity = chunks.identity(chunk).filter(|identity| match identity {
@@ -73,12 +78,15 @@ impl ElasticService {
                     ChunkIdentity::Rows(_) => content.documents >= CHUNK_DOCS,
                 });
                 let Some(identity) = identity else { continue };
-                let lacks = |name: &&Arc<LogColumnName>| !self.log_columns.has(identity, name);
-                let lacking: Vec<Arc<LogColumnName>> = names.iter().filter(lacks).cloned().collect();
-                if !lacking.is_empty() {
-                    make_columns(self, &chunks, chunk, &lacking)?;
-                    prepared += 1;
+                let is_wanted = |name: &&Arc<LogColumnName>| self.log_columns.is_wanted_ahead(identity, name);
+                let wanted: Vec<Arc<LogColumnName>> = names.iter().filter(is_wanted).cloned().collect();
+                if wanted.is_empty() {
+                    continue;
                 }
+                // Also where it fails: another pass goes on with the next chunk.
+                wanted.iter().for_each(|name| self.log_columns.note_ahead(identity, name));
+                make_columns(self, &chunks, chunk, &wanted)?;
+                prepared += 1;
             }
         }
         Ok(prepared)

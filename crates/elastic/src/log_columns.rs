@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use memchr::memmem::Finder;
 use millrace_column::ChunkIdentity;
-use quick_cache::Weighter;
+use quick_cache::{UnitWeighter, Weighter};
 use serde_json::{Map, Value};
 
 pub(crate) use self::builder::ColumnBuilder;
@@ -284,6 +284,8 @@ fn add_parts(own: &mut Value, other: &Value) {
 /// Columns that were made lately, up to a number of bytes, and the names of those that searches have read.
 pub(crate) struct LogColumnCache {
     columns: quick_cache::sync::Cache<LogColumnKey, Arc<LogColumn>, LogColumnWeigher>,
+    /// Columns that were made ahead of searches, those that were dropped since among them.
+    made_ahead: quick_cache::sync::Cache<LogColumnKey, ()>,
     read: ReadLately,
 }
 
@@ -293,6 +295,9 @@ type LogColumnKey = (ChunkIdentity, Arc<LogColumnName>);
 const ENTRY_BYTES: usize = 192;
 /// Number of entries for which the tables of the cache are made at first; they grow when they must.
 const ENTRIES_FIRST: usize = 256;
+
+/// Columns that are known to have been made ahead of searches, at most.
+const AHEAD_MAX: u64 = 1 << 16;
 
 #[derive(Clone)]
 struct LogColumnWeigher;
@@ -306,7 +311,8 @@ impl Weighter<LogColumnKey, Arc<LogColumn>> for LogColumnWeigher {
 impl LogColumnCache {
     pub(crate) fn new(bytes: u64) -> Self {
         let columns = quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, bytes, LogColumnWeigher);
-        LogColumnCache { columns, read: ReadLately::default() }
+        let made_ahead = quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, AHEAD_MAX, UnitWeighter);
+        LogColumnCache { columns, made_ahead, read: ReadLately::default() }
     }
 
     pub(crate) fn get(&self, chunk: ChunkIdentity, name: &Arc<LogColumnName>) -> Option<Arc<LogColumn>> {
@@ -317,14 +323,16 @@ impl LogColumnCache {
         self.columns.insert((chunk, Arc::clone(name)), column);
     }
 
-    /// True if it has a column.
-    pub(crate) fn has(&self, chunk: ChunkIdentity, name: &Arc<LogColumnName>) -> bool {
-        self.columns.contains_key(&(chunk, Arc::clone(name)))
+    /// True if it lacks a column that was not made ahead of searches before. Those that have no room here
+    /// would otherwise be made again and again.
+    pub(crate) fn is_wanted_ahead(&self, chunk: ChunkIdentity, name: &Arc<LogColumnName>) -> bool {
+        let key = (chunk, Arc::clone(name));
+        !self.columns.contains_key(&key) && !self.made_ahead.contains_key(&key)
     }
 
-    /// True if there is room for columns that no search has asked for.
-    pub(crate) fn has_room(&self) -> bool {
-        self.columns.weight() < self.columns.capacity() / 4 * 3
+    /// Notes that a column is made ahead of searches.
+    pub(crate) fn note_ahead(&self, chunk: ChunkIdentity, name: &Arc<LogColumnName>) {
+        self.made_ahead.insert((chunk, Arc::clone(name)), ());
     }
 
     /// Notes that a search reads columns of an index, by its id.
@@ -332,9 +340,9 @@ impl LogColumnCache {
         self.read.note(index, names, now_ms());
     }
 
-    /// True if searches have read columns lately.
+    /// True if searches have read columns lately, and some are kept.
     pub(crate) fn is_read(&self) -> bool {
-        !self.read.is_empty(now_ms())
+        self.columns.capacity() > 0 && !self.read.is_empty(now_ms())
     }
 
     /// Columns of an index that searches have read lately.

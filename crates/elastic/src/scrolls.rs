@@ -189,10 +189,14 @@ impl ScrollState {
         // Writes that are under way are waited for, if the order is not that of the store.
         let seq_nos_end = if is_placed { seq_nos() } else { pool::wait_without_place(seq_nos) };
         let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(service, &request, None) };
-        // Logs are counted by their columns, and not with the documents of the page.
-        let is_counted_apart = !request.form.has_no_total
-            && !request.limit.may_terminate()
-            && indexes.iter().all(OpenIndex::is_log);
+        // Logs are counted by their columns, and not with the documents of the page, if they have to be read
+        // for nothing else.
+        let reads_each = request.slice.is_some()
+            || request.minimum_score.is_some()
+            || request.post_filter.is_some()
+            || request.limit.may_terminate();
+        let is_counted_apart =
+            !request.form.has_no_total && !reads_each && indexes.iter().all(OpenIndex::is_log);
         let is_one_visit = is_placed && request.aggregations.is_empty() && !is_counted_apart;
         let counts = is_one_visit && !request.form.has_no_total;
         let (hits, has_more, facts) = match is_one_visit {

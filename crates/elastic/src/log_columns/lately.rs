@@ -32,6 +32,10 @@ impl ReadLately {
         names: impl Iterator<Item = &'n Arc<LogColumnName>>,
         now_ms: u64,
     ) {
+        let mut names = names.filter(|name| name.bytes() <= NAME_BYTES_MAX).peekable();
+        if names.peek().is_none() {
+            return;
+        }
         let mut indexes = self.0.lock();
         if !indexes.contains_key(index) {
             if indexes.len() >= INDEXES_MAX {
@@ -43,7 +47,7 @@ impl ReadLately {
             indexes.insert(index.to_owned(), Vec::new());
         }
         let Some(columns) = indexes.get_mut(index) else { return };
-        for name in names.filter(|name| name.bytes() <= NAME_BYTES_MAX) {
+        for name in names {
             if let Some((_, read_ms)) = columns.iter_mut().find(|(known, _)| known == name) {
                 *read_ms = now_ms;
                 continue;
@@ -102,7 +106,8 @@ mod tests {
 
         let long = Arc::new(LogColumnName::Members(vec!["x".repeat(NAME_BYTES_MAX + 1)]));
         read.note("b", std::iter::once(&long), 100);
-        assert!(read.of("b", 100).is_empty());
+        read.note("c", std::iter::empty(), 100);
+        assert_eq!(read.0.lock().len(), 1, "indexes without columns take no room");
         (0..2 * INDEXES_MAX).for_each(|index| read.note(&index.to_string(), names[..1].iter(), 100));
         assert!(read.0.lock().len() <= INDEXES_MAX);
         read.note("later", names[..1].iter(), LATELY_MS + 200);

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millrace_access::{Permit, WantedGroups};
 use millrace_column::{BytesColumn, ChunkIdentity, Column, ColumnKey, View, ViewChunk};
@@ -10,9 +11,13 @@ use millrace_node::cluster::{own_bucket, wait_for};
 use millrace_node::{Node, pool};
 use millrace_store::ViewScope;
 
-use super::{ELASTIC_TYPE, StorageGroup, read_deadline};
+use super::{ELASTIC_TYPE, StorageGroup};
 use crate::Error;
 use crate::source_text::SourceText;
+
+/// Time for the owner of a group to say who has its documents. Without an answer they are read one by one, for
+/// which it is asked again.
+const ASKING_TIME: Duration = Duration::from_secs(2);
 
 /// Chunks of a group as they are now.
 #[derive(Clone)]
@@ -35,7 +40,8 @@ impl GroupChunks {
         };
         let buckets = cluster.buckets_of(&groups[0])?;
         let [bucket] = buckets.as_slice() else { return Ok(None) };
-        let own = || wait_for(node, own_bucket(node, &groups[0], *bucket, read_deadline()));
+        let until = Instant::now() + ASKING_TIME;
+        let own = || wait_for(node, own_bucket(node, &groups[0], *bucket, until));
         let Some(fence) = pool::wait_without_place(own)?? else { return Ok(None) };
         let view = store.view(ELASTIC_TYPE, &ViewScope::GroupsIn(groups.clone(), buckets.clone()))?;
         // What is in the view stays there, wherever the documents move from now on.

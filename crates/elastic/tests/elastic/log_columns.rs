@@ -302,3 +302,64 @@ fn columns_that_were_read_are_made_ahead_for_new_files() {
     service.get("GET /logs-b/_search", &search);
     assert!(made() > before, "files of an index that no search has read are not prepared");
 }
+
+#[test]
+fn columns_are_made_ahead_once_also_while_there_is_no_room() {
+    const FIELDS: u64 = 28;
+    let directory = directory();
+    let settings = Settings::new(directory.path().join("data"));
+    // Room for some of the columns of the first search.
+    let service = TestService::open_with(Settings { cache_bytes: 1 << 20, ..settings });
+    service.get("PUT /_index_template/logs", &template(json!({ "index.partition.documents": 300 })));
+    let write_file = |number: u64| {
+        let event = |n: u64| {
+            let mut event = json!({ "@timestamp": FIRST_MS + n });
+            (0..FIELDS).for_each(|field| event[format!("f{field}")] = json!(n * FIELDS + field));
+            event
+        };
+        let events: Vec<Value> = (number * 300..(number + 1) * 300).map(event).collect();
+        write(&service, "logs-a/_bulk", &events);
+        service.seal();
+    };
+    let made = || service.metric("millrace.logs.columns_made");
+    (0..6).for_each(write_file);
+    let exist: Vec<Value> =
+        (0..FIELDS).map(|field| json!({ "exists": { "field": format!("f{field}") } })).collect();
+    let search = json!({ "size": 0, "track_total_hits": true, "query": { "bool": { "filter": exist } } });
+    let answer = service.get("GET /logs-a/_search", &search.to_string());
+    assert_eq!(answer["hits"]["total"]["value"], 1_800);
+    assert!(made() >= FIELDS, "the search makes columns");
+    // Files that are merged meanwhile have other chunks.
+    let is_done = || (0..20).any(|_| service.prepare_log_columns() == 0);
+    assert!(is_done(), "columns that have no room are not made again and again");
+    write_file(6);
+    assert!(service.prepare_log_columns() > 0, "those of a new file are made");
+    assert!(is_done(), "and once");
+    write_file(7);
+    service.end_waits();
+    assert_eq!(service.prepare_log_columns(), 0, "nothing is made while the node is being stopped");
+}
+
+#[test]
+fn scrolls_that_columns_do_not_serve_read_each_document_once() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", &template(json!({})));
+    let events: Vec<Value> = (0..200).map(|n| json!({ "@timestamp": FIRST_MS + n, "n": n })).collect();
+    write(&service, "logs-a/_bulk", &events);
+    let read = || service.metric("millrace.logs.documents_read");
+    for (name, value, total) in [
+        ("slice", json!({ "id": 0, "max": 2 }), None),
+        ("min_score", json!(0.5), Some(200)),
+        ("post_filter", json!({ "range": { "n": { "lt": 150 } } }), Some(150)),
+    ] {
+        let mut body = json!({ "size": 10 });
+        body[name] = value;
+        let before = read();
+        let page = service.get("POST /logs-a/_search?scroll=1m", &body.to_string());
+        assert_eq!(read() - before, 200, "{body}");
+        assert_eq!(page["hits"]["hits"].as_array().map(Vec::len), Some(10), "{body}: {page}");
+        let found = page["hits"]["total"]["value"].as_u64();
+        assert!(total.is_none() || found == total, "{body}: {page}");
+    }
+}

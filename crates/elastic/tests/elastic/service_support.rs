@@ -107,6 +107,11 @@ impl TestService {
         self.service.prepare_log_columns().expect("columns are made")
     }
 
+    /// Ends the waits for other nodes, as those of a node that is being stopped.
+    pub fn end_waits(&self) {
+        self.node.end_waits();
+    }
+
     /// Moves all documents from the tail to segments.
     pub fn seal(&self) {
         self.node.store().seal().expect("the tail is sealed");

@@ -122,6 +122,10 @@ pub async fn own_bucket(
     until: Instant,
 ) -> Result<Option<ReadFence>, Error> {
     let Some(cluster) = node.cluster().view()? else { return Ok(None) };
+    // Its owner need not be asked then.
+    if !cluster.holds(bucket) {
+        return Ok(None);
+    }
     let found = match full_readers(node, cluster, group, bucket, until).await {
         Err(Error::Unsettled(_) | Error::Unreachable { .. }) => None,
         found => found?,

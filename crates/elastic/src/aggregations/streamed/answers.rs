@@ -143,7 +143,7 @@ impl StreamPlan<'_> {
                 metrics::figures(&self.asked.kind, &self.asked.options, numbers.clone(), source)
             }
             (StreamWork::TopHits(page), StreamState::Hits(top)) => {
-                let hits = top.answer(page, self.scope.total_as_number, self.memory)?;
+                let hits = top.answer(page, self.scope, self.memory)?;
                 Ok(("top_hits", json!({ "hits": hits })))
             }
             _ => Err(mixed_up()),
