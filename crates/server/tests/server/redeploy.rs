@@ -178,7 +178,7 @@ fn handlers_answer_at_the_paths_that_an_application_binds_them_to() {
     assert_eq!(server.get("/document/v1/n/note/group/ann/1").0, 200, "their own paths stay");
     let nowhere = services_with("<search><binding>find</binding></search>");
     let (status, answer) = server.deploy(&[("services.xml", &nowhere), ("schemas/note.sd", NOTE)]);
-    assert!(status == 400 && answer.to_string().contains("the binding 'find' has no path"), "{answer}");
+    assert!(status == 400 && answer.to_string().contains("the binding 'find' is not"), "{answer}");
 }
 
 #[test]
