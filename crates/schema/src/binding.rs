@@ -33,8 +33,8 @@ impl HandlerBinding {
         HandlerBinding { handler: BoundHandler::Search, path: "/search/*".to_owned() }
     }
 
-    /// The own path of the handler that a path of a request is bound to; `None` if it is bound to none. Of several
-    /// bindings that match, the most precise one counts.
+    /// The own path of the handler that a path of a request is bound to; `None` if it is bound to none. Of
+    /// several bindings that match, the most precise one counts.
     pub fn own_path<'p>(bindings: &[HandlerBinding], path: &'p str) -> Option<&'p str> {
         let bound =
             bindings.iter().filter_map(|binding| Some((binding.precision(), binding.leads_to(path)?)));

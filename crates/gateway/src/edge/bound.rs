@@ -4,8 +4,8 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Uri};
 use millrace_schema::HandlerBinding;
 
-/// First parts of the node's own paths, which no application binds. Below those of a person, a path that names
-/// none must not become one for all groups.
+/// First parts of the node's own paths, which no application binds. Below those of persons, a path that names
+/// nobody must not become one for all groups.
 const OWN: [&str; 17] = [
     "/person",
     "/person-number",

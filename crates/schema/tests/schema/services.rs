@@ -697,7 +697,7 @@ fn words_of_the_query_have_the_markup_of_the_container() {
         let application = application(&services, &[]).unwrap();
         let markup = &application.content[0].snippets.markup;
         let texts = [&markup.open, &markup.close, &markup.separator].map(|text| text.as_deref());
-        assert_eq!(texts, [Some("<b>"), Some(""), Some("...")], "{container}");
+        assert_eq!(texts, [Some("<b>"), Some(""), Some(" ... ")], "{container}");
         let warned = application.warnings.iter().any(|warning| warning.contains("config"));
         assert!(!warned, "{:?}", application.warnings);
     }
