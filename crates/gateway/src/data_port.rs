@@ -51,8 +51,9 @@ impl DataPort {
         Arc::new(move |request: Request<Body>| self.call(request))
     }
 
-    /// Answers a request, and counts it.
+    /// Answers a request, and counts it for the API of its own path.
     fn call(&self, mut request: Request<Body>) -> PortAnswer {
+        self.guard.resolve(&mut request);
         let is_of_protocol_1 = forwarding::is_of_protocol_1(request.headers());
         let is_from_client = self.node.is_from_client(request.headers());
         let api = ApiKind::from_path(request.uri().path());
@@ -81,7 +82,6 @@ impl DataPort {
 
     /// Checks a request by its head and its credential, and answers it.
     fn admitted(&self, mut request: Request<Body>) -> PortAnswer {
-        self.guard.resolve(&mut request);
         let origin = match self.guard.check(PortKind::Data, &request) {
             AdmissionDecision::Answer(answer) => return Box::pin(async move { Ok(*answer) }),
             AdmissionDecision::Pass(origin) => origin,

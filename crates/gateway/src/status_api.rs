@@ -33,14 +33,17 @@ pub(crate) fn config_routes() -> Router<Arc<GatewayState>> {
 /// Routes of both ports. Those of Vespa's interfaces may end in a slash, as there.
 fn shared_routes(health: MethodRouter<Arc<GatewayState>>) -> Router<Arc<GatewayState>> {
     let slashed = [
-        ("/state/v1", get(resources)),
+        ("/state/v1", listed("/state/v1", &["config", "fields", "health", "metrics", "version"])),
         ("/state/v1/health", health),
         ("/state/v1/config", get(config)),
         ("/state/v1/version", get(version)),
         ("/state/v1/metrics", get(metrics)),
         ("/state/v1/fields", get(fields)),
+        ("/metrics/v1", listed("/metrics/v1", &["values"])),
         ("/metrics/v1/values", get(services_metrics)),
+        ("/metrics/v2", listed("/metrics/v2", &["values"])),
         ("/metrics/v2/values", get(node_metrics)),
+        ("/prometheus/v1", listed("/prometheus/v1", &["values"])),
         ("/prometheus/v1/values", get(prometheus_of_vespa)),
     ];
     let router = Router::new()
@@ -142,12 +145,12 @@ async fn config_status_page() -> Response {
     answer(StatusCode::OK, "text/html", b"<title>OK</title>\nOK\n".to_vec())
 }
 
-async fn resources() -> Response {
-    let list: Vec<Value> = ["config", "fields", "health", "metrics", "version"]
-        .iter()
-        .map(|name| json!({ "url": format!("/state/v1/{name}") }))
-        .collect();
-    http::json_lines(StatusCode::OK, &json!({ "resources": list }))
+/// Handler of a path that lists the resources below it.
+fn listed(api: &'static str, names: &'static [&'static str]) -> MethodRouter<Arc<GatewayState>> {
+    get(move || async move {
+        let list: Vec<Value> = names.iter().map(|name| json!({ "url": format!("{api}/{name}") })).collect();
+        http::json_lines(StatusCode::OK, &json!({ "resources": list }))
+    })
 }
 
 async fn data_health(State(node): State<Arc<GatewayState>>) -> Response {

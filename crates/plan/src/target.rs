@@ -172,23 +172,23 @@ pub(crate) fn term_end(schema: &Schema, name: &str) -> Option<TermEnd> {
         MatchMode::Exact => TermEnd::Terminator(matching.terminator().to_owned()),
         _ => TermEnd::Blank,
     };
-    if let Some(matching) = fieldset(schema, name).and_then(|fieldset| fieldset.matching.as_ref()) {
-        return Some(match matching.mode {
-            MatchMode::Text | MatchMode::Gram { .. } => TermEnd::Word,
-            _ => of_value(matching),
-        });
-    }
-    let mut ends = targets.iter().map(|target| {
-        let matching = target.matching();
-        match matching.mode {
-            MatchMode::Uri(UriPart::Hostname) => TermEnd::Hostname,
-            MatchMode::Uri(_) => TermEnd::Blank,
-            _ if !holds_text(target.value_type) || target.is_text() => TermEnd::Word,
-            _ => of_value(matching),
+    let end = match fieldset(schema, name).and_then(|fieldset| fieldset.matching.as_ref()) {
+        Some(matching) if matches!(matching.mode, MatchMode::Text | MatchMode::Gram { .. }) => TermEnd::Word,
+        Some(matching) => of_value(matching),
+        None => {
+            let mut ends = targets.iter().map(|target| {
+                let matching = target.matching();
+                match matching.mode {
+                    MatchMode::Uri(UriPart::Hostname) => TermEnd::Hostname,
+                    MatchMode::Uri(_) => TermEnd::Blank,
+                    _ if !holds_text(target.value_type) || target.is_text() => TermEnd::Word,
+                    _ => of_value(matching),
+                }
+            });
+            let first = ends.next()?;
+            if ends.all(|end| end == first) { first } else { TermEnd::Word }
         }
-    });
-    let first = ends.next()?;
-    let end = if ends.all(|end| end == first) { first } else { TermEnd::Word };
+    };
     Some(match end {
         TermEnd::Word => commanded_end(query_commands(schema, name, &targets)).unwrap_or_default(),
         end => end,

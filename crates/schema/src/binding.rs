@@ -21,18 +21,65 @@ pub enum BoundHandler {
     Documents,
 }
 
+/// Path of the API for documents, below the one that it is bound to.
+const DOCUMENTS: &str = "/document/v1";
+
+/// Number of places at which that path is looked for in the path of a request.
+const PLACES_MAX: usize = 8;
+
 impl HandlerBinding {
-    /// The handler's own path for a path of a request; `None` if the handler is not bound to it.
-    pub fn own_path<'p>(&self, path: &'p str) -> Option<&'p str> {
+    /// The paths of queries where an application names none.
+    pub(crate) fn of_queries() -> Self {
+        HandlerBinding { handler: BoundHandler::Search, path: "/search/*".to_owned() }
+    }
+
+    /// The own path of the handler that a path of a request is bound to; `None` if it is bound to none. Of
+    /// several bindings that match, the most precise one counts.
+    pub fn own_path<'p>(bindings: &[HandlerBinding], path: &'p str) -> Option<&'p str> {
+        let bound =
+            bindings.iter().filter_map(|binding| Some((binding.precision(), binding.leads_to(path)?)));
+        bound.max_by_key(|(precision, _)| *precision).map(|(_, own)| own)
+    }
+
+    /// True if a path of a request can match.
+    pub(crate) fn can_match(&self) -> bool {
+        is_plain(&self.path) && !self.path.contains(['?', '#'])
+    }
+
+    fn leads_to<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let is_bound = |path: &str| is_plain(path) && matches(&self.path, path);
         match self.handler {
-            BoundHandler::Search => matches(&self.path, path).then_some("/search/"),
-            BoundHandler::Assistants => matches(&self.path, path).then_some("/mcp/"),
-            BoundHandler::Documents => path
-                .match_indices("/document/v1")
-                .find(|(at, _)| matches(&self.path, &path[..=*at]))
-                .map(|(at, _)| &path[at..]),
+            BoundHandler::Search => is_bound(path).then_some("/search/"),
+            BoundHandler::Assistants => is_bound(path).then_some("/mcp/"),
+            BoundHandler::Documents => {
+                let is_whole = |at: usize| {
+                    let rest = &path[at + DOCUMENTS.len()..];
+                    rest.is_empty() || rest.starts_with('/')
+                };
+                let mut places = path.match_indices(DOCUMENTS).take(PLACES_MAX).map(|(at, _)| at);
+                places.find(|at| is_whole(*at) && is_bound(&path[..=*at])).map(|at| &path[at..])
+            }
         }
     }
+
+    /// Order of the bindings that match one path: one with an end of its own is before those that end in `*`,
+    /// then one with a longer beginning, then one with more letters.
+    fn precision(&self) -> (bool, usize, usize) {
+        let (has_end, behind) = match self.handler {
+            BoundHandler::Search | BoundHandler::Assistants => (!self.path.ends_with('*'), 0),
+            BoundHandler::Documents => (false, DOCUMENTS.len()),
+        };
+        let letters = behind + self.path.bytes().filter(|byte| *byte != b'*').count();
+        (has_end, self.path.find('*').unwrap_or(letters), letters)
+    }
+}
+
+/// True if every reader takes the path for the same one. A proxy may join `//`, follow `..` and decode `%70`
+/// before it decides who may ask for a path, and sends it on as it was written.
+fn is_plain(path: &str) -> bool {
+    !path.contains(['%', '\\', ';'])
+        && !path.contains("//")
+        && !path.split('/').any(|part| part == "." || part == "..")
 }
 
 /// True if the text matches the pattern.
@@ -60,6 +107,7 @@ mod tests {
             (Search, "/find/*", "/find/a/b", Some("/search/")),
             (Search, "/find/*", "/find", None),
             (Search, "/find/*", "/finder/", None),
+            (Search, "/find/*", "/Find/", None),
             (Search, "/find/*", "/a/find/", None),
             (Search, "/find", "/find", Some("/search/")),
             (Search, "/find", "/find/", None),
@@ -67,12 +115,31 @@ mod tests {
             (Search, "/*/find/*.json", "/a/find/c.xml", None),
             (Search, "/a*a", "/a", None),
             (Search, "/*", "/anything", Some("/search/")),
+            (Search, "/*", "/any..thing/.a/...", Some("/search/")),
+            // What a proxy may take for another path.
+            (Search, "/*", "/find/../person/ann/", None),
+            (Search, "/*", "/find/..", None),
+            (Search, "/*", "/./find/", None),
+            (Search, "/*", "//person/ann/search/", None),
+            (Search, "/*", "/%70erson/ann/search/", None),
+            (Search, "/*", "/person%2Fann/search/", None),
+            (Search, "/*", "/person\\ann", None),
+            (Search, "/*", "/a/..;/person/ann", None),
             (Assistants, "/tools/*", "/tools/", Some("/mcp/")),
             (Documents, "/api/", "/api/document/v1/n/t/docid/1", Some("/document/v1/n/t/docid/1")),
+            (
+                Documents,
+                "/api/",
+                "/api/document/v1/n/t/docid/a%2F..%2Fb",
+                Some("/document/v1/n/t/docid/a%2F..%2Fb"),
+            ),
             (Documents, "/api/", "/api/document/v1", Some("/document/v1")),
+            (Documents, "/api/", "/api/document/v12", None),
             (Documents, "/api/", "/api/", None),
             (Documents, "/api/", "/other/document/v1/", None),
             (Documents, "/api/", "/api/n/t/docid/document/v1", None),
+            (Documents, "/*/", "/a/../document/v1/", None),
+            (Documents, "/*/", "/%61/document/v1/", None),
             (
                 Documents,
                 "/*/",
@@ -81,7 +148,32 @@ mod tests {
             ),
         ] {
             let binding = HandlerBinding { handler, path: pattern.to_owned() };
-            assert_eq!(binding.own_path(path), expected, "{pattern} {path}");
+            assert_eq!(HandlerBinding::own_path(&[binding], path), expected, "{pattern} {path}");
+        }
+        let long = "/document/v1".repeat(5000);
+        let binding = HandlerBinding { handler: Documents, path: "/*a*b*c/".to_owned() };
+        assert_eq!(HandlerBinding::own_path(&[binding], &long), None);
+    }
+
+    #[test]
+    fn the_most_precise_binding_counts_in_any_order() {
+        use BoundHandler::{Assistants, Documents, Search};
+        let binding =
+            |(handler, path): (BoundHandler, &str)| HandlerBinding { handler, path: path.to_owned() };
+        for (one, other, path, expected) in [
+            ((Search, "/*"), (Documents, "/api/"), "/api/document/v1/", "/document/v1/"),
+            ((Search, "/*"), (Documents, "/*/"), "/api/document/v1/", "/document/v1/"),
+            ((Search, "/api/*"), (Documents, "/api/"), "/api/document/v1/", "/document/v1/"),
+            ((Search, "/api/document/v1/"), (Documents, "/api/"), "/api/document/v1/", "/search/"),
+            ((Search, "/*"), (Assistants, "/tools/*"), "/tools/a", "/mcp/"),
+            ((Search, "/tools/*"), (Assistants, "/tools/a"), "/tools/a", "/mcp/"),
+            ((Search, "/*/a"), (Assistants, "/tools/*"), "/tools/a", "/search/"),
+            ((Search, "/*"), (Assistants, "/*/a/*"), "/tools/a/b", "/mcp/"),
+        ] {
+            for bindings in [[one, other], [other, one]] {
+                let bindings = bindings.map(binding);
+                assert_eq!(HandlerBinding::own_path(&bindings, path), Some(expected), "{bindings:?} {path}");
+            }
         }
     }
 }

@@ -35,8 +35,8 @@ use crate::package::Files;
 use crate::resolve::ResolvedSchemas;
 use crate::suggest::{did_you_mean, one_of};
 use crate::{
-    ContainerCluster, ContentCluster, Error, FederationConfig, PackageFindings, Schema, SignificanceModels,
-    SourceTarget, xml,
+    ContainerCluster, ContentCluster, Error, FederationConfig, HandlerBinding, PackageFindings, Schema,
+    SignificanceModels, SourceTarget, xml,
 };
 use elements::{ElementSupport, KnownElement};
 use settings::SettingTable;
@@ -290,7 +290,8 @@ fn choose_container(
     }
     let search = containers.iter().any(|(_, container)| container.search);
     let document_api = containers.iter().any(|(_, container)| container.document_api);
-    let bindings = containers.iter().flat_map(|(_, container)| container.bindings.clone()).collect();
+    let bindings = containers.iter().flat_map(|(_, container)| container.bindings.clone());
+    let bindings = std::iter::once(HandlerBinding::of_queries()).chain(bindings).collect();
     let limits_rates = containers.iter().any(|(_, container)| container.limits_rates);
     let checks_encoding = containers.iter().any(|(_, container)| container.checks_encoding);
     let assistants = containers.iter().any(|(_, container)| container.assistants);

@@ -228,6 +228,10 @@ fn what_is_empty_is_absent() {
         r#"{"title": "", "tags": [], "tracks": {}, "names": {}, "year": null, "raw": "", "lead": {}}"#,
         "{}",
     );
+    // Inside of a value, it is a part of it.
+    for whole in [r#"{"tags":["","a"]}"#, r#"{"names":{"1":""}}"#, r#"{"lead":{"first":"","age":1}}"#] {
+        check(whole, whole);
+    }
 }
 
 #[test]
@@ -334,6 +338,13 @@ fn updates_assign_and_clear() {
     check_update(r#"{"title":"a","year":1}"#, r#"{"title":{"assign":"b"}}"#, r#"{"title":"b","year":1}"#);
     check_update(r#"{"title":"a","year":1}"#, r#"{"title":{"assign":null}}"#, r#"{"year":1}"#);
     check_update(r#"{"tags":["a"]}"#, r#"{"tags":{"assign":[]}}"#, "{}");
+    check_update(r#"{"title":"a","year":1}"#, r#"{"title":{"assign":""}}"#, r#"{"year":1}"#);
+    check_update(r#"{"raw":"aGk="}"#, r#"{"raw":{"assign":""}}"#, "{}");
+    check_update(
+        r#"{"lead":{"age":1}}"#,
+        r#"{"lead.first":{"assign":""}}"#,
+        r#"{"lead":{"age":1,"first":""}}"#,
+    );
     check_update(
         r#"{"lead":{"age":1}}"#,
         r#"{"lead.first":{"assign":"Bob"}}"#,

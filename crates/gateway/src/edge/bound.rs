@@ -4,8 +4,11 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Uri};
 use millrace_schema::HandlerBinding;
 
-/// First parts of the node's own paths, which no application binds.
-const OWN: [&str; 15] = [
+/// First parts of the node's own paths, which no application binds. Below those of persons, a path that names
+/// nobody must not become one for all groups.
+const OWN: [&str; 17] = [
+    "/person",
+    "/person-number",
     "/document/v1",
     "/feed/v1",
     "/group/v1",
@@ -33,7 +36,7 @@ pub(super) fn is_free(path: &str) -> bool {
 /// Puts the own path of a handler in place of one that it is bound to. All later checks see its own path.
 pub(super) fn put_own_path<B>(request: &mut Request<B>, bindings: &[HandlerBinding]) {
     let path = request.uri().path();
-    let Some(own) = bindings.iter().find_map(|binding| binding.own_path(path)) else { return };
+    let Some(own) = HandlerBinding::own_path(bindings, path) else { return };
     let own = match request.uri().query() {
         Some(query) => format!("{own}?{query}"),
         None => own.to_owned(),

@@ -210,6 +210,19 @@ fn check(head: &str, expected: Option<u16>, origin: Option<&str>, request: &str)
     assert_eq!(head.contains("access-control-allow-origin"), is_shared, "{request}: {head}");
 }
 
+#[test]
+fn no_application_binds_a_path_of_the_node_itself() {
+    let node = ServedNode::start();
+    let of_persons = ["/person", "/person/", "/person/ann", "/person//search/", "/person-number/x/search/"];
+    let others = ["/elastic/_search", "/v1/logs", "/cluster/v2/", "/state/v1/cluster/groups"];
+    for path in node.routes[0].iter().map(String::as_str).chain(of_persons).chain(others) {
+        assert!(!bound::is_free(path), "{path}");
+    }
+    for path in ["/find/", "/search/notes", "/persons/", "/documents/v1", "/api/document/v1/"] {
+        assert!(bound::is_free(path), "{path}");
+    }
+}
+
 /// Preflights: the questions of browsers before they send requests that a form cannot send.
 #[test]
 fn preflights() {

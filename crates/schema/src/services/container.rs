@@ -71,7 +71,15 @@ fn bindings(node: Node<'_, '_>, findings: &mut PackageFindings) -> Vec<HandlerBi
     ] {
         for element in xml::named(node, name).flat_map(|handler| xml::named(handler, "binding")) {
             let path = findings.ok_or_report(bound_path(element, handler));
-            all.extend(path.map(|path| HandlerBinding { handler, path }));
+            let Some(binding) = path.map(|path| HandlerBinding { handler, path }) else { continue };
+            if !binding.can_match() {
+                findings.warnings.push(format!(
+                    "{}: the binding '{}' has no effect: paths with '%', '?', '#', ';', '\\', '//', '.' or '..' are not bound",
+                    xml::place(FILE, element),
+                    xml::content(element)
+                ));
+            }
+            all.push(binding);
         }
     }
     all
@@ -80,16 +88,24 @@ fn bindings(node: Node<'_, '_>, findings: &mut PackageFindings) -> Vec<HandlerBi
 /// The path of an address such as `http://*/find/*`; paths of documents stand behind a directory.
 fn bound_path(element: Node<'_, '_>, handler: BoundHandler) -> Result<String, Error> {
     let text = xml::content(element);
-    let place = text.split_once("://").map(|(_, place)| place);
-    let Some(path) = place.and_then(|place| Some(&place[place.find('/')?..])) else {
+    let Some(path) = path_of(text) else {
         return xml::invalid(
             FILE,
             element,
-            format!("the binding '{text}' has no path: write http://*/find/*"),
+            format!("the binding '{text}' is not a scheme, host, port and path: write http://*/find/*"),
         );
     };
     let needs_end = handler == BoundHandler::Documents && !path.ends_with('/');
     Ok(if needs_end { format!("{path}/") } else { path.to_owned() })
+}
+
+/// The path in `scheme://host/path` or `scheme://host:port/path`.
+fn path_of(binding: &str) -> Option<&str> {
+    let (scheme, place) = binding.split_once("://")?;
+    let (authority, path) = place.split_at(place.find('/')?);
+    let (host, port) = authority.split_once(':').unwrap_or((authority, "*"));
+    let is_port = port == "*" || (!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
+    (!scheme.is_empty() && !scheme.contains(':') && !host.is_empty() && is_port).then_some(path)
 }
 
 /// Components of a container, and the chains that use them.

@@ -12,7 +12,7 @@ pub(super) static TAG: SettingTable<SettingReader<SummaryMarkup>> = SettingTable
     rows: &[settings! {
         "bold", "<bold><open>[</open><close>]</close></bold>", "Markup of the words that a query matches.", bold;
         "separator", "<separator>...</separator>", "The text in place of what a dynamic summary leaves out; `<sep />` by default.",
-            |given, markup| { markup.separator = Some(given.text.to_owned()); Ok(()) };
+            |given, markup| { markup.separator = Some(as_written(given)); Ok(()) };
     }],
 };
 
@@ -20,9 +20,9 @@ pub(super) static BOLD: SettingTable<SettingReader<SummaryMarkup>> = SettingTabl
     block: "bold of container.qr-searchers",
     rows: &[settings! {
         "open", "<open>[</open>", "The text before a word; `<hi>` by default.",
-            |given, markup| { markup.open = Some(given.text.to_owned()); Ok(()) };
+            |given, markup| { markup.open = Some(as_written(given)); Ok(()) };
         "close", "<close>]</close>", "The text after a word; `</hi>` by default.",
-            |given, markup| { markup.close = Some(given.text.to_owned()); Ok(()) };
+            |given, markup| { markup.close = Some(as_written(given)); Ok(()) };
     }],
 };
 
@@ -62,6 +62,11 @@ pub(super) fn read(parent: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<S
 /// Reads `<bold>`.
 fn bold(given: &mut GivenSetting<'_, '_, '_>, markup: &mut SummaryMarkup) -> Result<(), Error> {
     BOLD.read_elements(given.node, markup, given.warnings, unknown)
+}
+
+/// The text of an element with the blanks around it, which are a part of markup.
+fn as_written(given: &GivenSetting<'_, '_, '_>) -> String {
+    given.node.text().unwrap_or_default().to_owned()
 }
 
 /// Message about a setting that the tables lack.

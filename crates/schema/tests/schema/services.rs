@@ -647,6 +647,45 @@ fn a_package_without_its_files_says_which() {
 }
 
 #[test]
+fn bindings_are_addresses_with_paths() {
+    let services = |handler: &str, binding: &str| {
+        let inside = format!("<{handler}><binding>{binding}</binding></{handler}>");
+        format!("<services><container id='a'>{inside}</container>{MAIL}</services>")
+    };
+    for (handler, binding, path) in [
+        ("search", "http://*/find/*", "/find/*"),
+        ("search", " https://host:8080/find ", "/find"),
+        ("search", "*://*:*/*", "/*"),
+        ("document-api", "http://*/api", "/api/"),
+        ("document-api", "http://*/", "/"),
+    ] {
+        let application = application(&services(handler, binding), &[]).unwrap();
+        let paths: Vec<&str> =
+            application.container.bindings.iter().map(|binding| binding.path.as_str()).collect();
+        assert_eq!(paths, ["/search/*", path], "{binding}");
+        assert!(application.warnings.iter().all(|warning| !warning.contains("binding")), "{binding}");
+    }
+    for binding in [
+        "",
+        "find",
+        "/find/*",
+        "http://host",
+        "http:///find",
+        "http://*:x/find",
+        "http://*:/find",
+        "a:b://*/find",
+    ] {
+        refuses(&services("search", binding), "is not a scheme, host, port and path");
+    }
+    for path in ["/find?a=*", "/a//b", "/a/../b", "/%66ind", "/a#b"] {
+        let application = application(&services("search", &format!("http://*{path}")), &[]).unwrap();
+        let warned =
+            application.warnings.iter().any(|warning| warning.contains(&format!("'http://*{path}'")));
+        assert!(warned, "{path}: {:?}", application.warnings);
+    }
+}
+
+#[test]
 fn words_of_the_query_have_the_markup_of_the_container() {
     let tag = |inside: &str| format!("<config name='container.qr-searchers'><tag>{inside}</tag></config>");
     let bold = tag("<bold><open>&lt;b&gt;</open><close/></bold>");
@@ -658,7 +697,7 @@ fn words_of_the_query_have_the_markup_of_the_container() {
         let application = application(&services, &[]).unwrap();
         let markup = &application.content[0].snippets.markup;
         let texts = [&markup.open, &markup.close, &markup.separator].map(|text| text.as_deref());
-        assert_eq!(texts, [Some("<b>"), Some(""), Some("...")], "{container}");
+        assert_eq!(texts, [Some("<b>"), Some(""), Some(" ... ")], "{container}");
         let warned = application.warnings.iter().any(|warning| warning.contains("config"));
         assert!(!warned, "{:?}", application.warnings);
     }

@@ -1,6 +1,7 @@
 //! Callers and their credentials: a caller of one group reads and changes nothing of another, whatever the
 //! request says, and each endpoint requires its right.
 
+mod bound;
 mod ids;
 mod indexes;
 mod proxy;

@@ -30,6 +30,39 @@ fn a_document_that_is_not_there_is_a_404() {
 }
 
 #[test]
+fn an_empty_text_is_no_value() {
+    let server = TestServer::with_notes();
+    let path = "/document/v1/n/note/group/ann/1";
+    let found = |selection: &str| {
+        let selection = selection.replace(' ', "%20").replace('"', "%22").replace('=', "%3D");
+        let (status, answer) = server.get(&format!("/document/v1/n/note/group/ann/?selection={selection}"));
+        assert_eq!(status, 200, "{answer}");
+        answer["documentCount"].clone()
+    };
+    for (method, body) in [
+        (Method::POST, r#"{"fields":{"title":"","stars":1}}"#),
+        (Method::PUT, r#"{"fields":{"title":{"assign":""}}}"#),
+    ] {
+        server.put(path, r#"{"title":"one","stars":1}"#);
+        assert_eq!(found("note.title == null"), json!(0));
+        assert_eq!(server.call(method.clone(), path, body).0, 200);
+        assert_eq!(server.get(path).1["fields"], json!({ "stars": 1 }), "{method}");
+        for (selection, count) in [
+            ("note.title == null", 1),
+            ("note.title == \"\"", 0),
+            ("note.title != \"\"", 1),
+            ("note.title", 0),
+        ] {
+            assert_eq!(found(selection), json!(count), "{method} {selection}");
+        }
+        let (_, answer) =
+            server.query(&[("yql", "select * from note where true"), ("streaming.groupname", "ann")]);
+        let fields = &answer["root"]["children"][0]["fields"];
+        assert_eq!((&fields["stars"], fields.get("title")), (&json!(1), None), "{method}: {answer}");
+    }
+}
+
+#[test]
 fn updates_change_what_they_name() {
     let server = TestServer::with_notes();
     let path = "/document/v1/n/note/docid/1";

@@ -277,8 +277,11 @@ fn paths_of_the_state_may_end_in_a_slash() {
         "/state/v1/version",
         "/state/v1/metrics",
         "/state/v1/fields",
+        "/metrics/v1",
         "/metrics/v1/values",
+        "/metrics/v2",
         "/metrics/v2/values",
+        "/prometheus/v1",
         "/prometheus/v1/values",
     ] {
         for base in [server.url(), server.config_url()] {
@@ -290,4 +293,8 @@ fn paths_of_the_state_may_end_in_a_slash() {
         }
     }
     assert_eq!(server.get("/state/v1/nothing/").0, 404);
+    for (path, expected) in [("/state/v1", "/state/v1/health"), ("/metrics/v2", "/metrics/v2/values")] {
+        let resources = server.get(path).1["resources"].to_string();
+        assert!(resources.contains(&format!("\"{expected}\"")), "{path}: {resources}");
+    }
 }

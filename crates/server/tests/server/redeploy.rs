@@ -1,6 +1,7 @@
 //! A new version of the application takes effect at once, without a restart and without feeding again.
 
 use hyper::Method;
+use millrace_client::{HttpProtocol, OutgoingRequest};
 use serde_json::{Value, json};
 
 use crate::support::{NOTE, SERVICES, TestServer, services_with};
@@ -176,9 +177,14 @@ fn handlers_answer_at_the_paths_that_an_application_binds_them_to() {
     assert_eq!(server.get(find).1["root"]["fields"]["totalCount"], json!(1));
     assert_eq!(server.get(note).1["fields"]["title"], json!("one"));
     assert_eq!(server.get("/document/v1/n/note/group/ann/1").0, 200, "their own paths stay");
+    let request = OutgoingRequest::new(Method::GET, "/metrics");
+    let metrics = server.send(&server.url(), HttpProtocol::Http1, request);
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    let counted = "millrace_http_responses_total{api=\"search\",status=\"2xx\"} 1\n";
+    assert!(metrics.contains(counted), "{metrics}");
     let nowhere = services_with("<search><binding>find</binding></search>");
     let (status, answer) = server.deploy(&[("services.xml", &nowhere), ("schemas/note.sd", NOTE)]);
-    assert!(status == 400 && answer.to_string().contains("the binding 'find' has no path"), "{answer}");
+    assert!(status == 400 && answer.to_string().contains("the binding 'find' is not"), "{answer}");
 }
 
 #[test]

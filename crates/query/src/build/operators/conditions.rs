@@ -37,7 +37,11 @@ pub(super) fn weak_and(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Bu
 
 /// `nonEmpty(condition)`
 pub(super) fn non_empty(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
-    let item = builder.item(&call.arguments[0], call.scope)?;
+    let mut item = builder.item(&call.arguments[0], call.scope)?;
+    if let QueryItem::Text(text) = &mut item {
+        // Punctuation alone is no word either.
+        text.allow_empty = false;
+    }
     match item.find_empty() {
         None => Ok(item),
         Some(what) => Err(SyntaxFault::new(call.at, format!("nonEmpty(…) has {what} without text"))),
