@@ -59,7 +59,7 @@ pub async fn run(
     };
     let text = || {
         let cluster = overview.as_ref().map_or_else(String::new, |overview| format!("\n{}", overview.text()));
-        let health = down(health).map_or_else(String::new, |reason| format!("health       {reason}\n"));
+        let health = reported(health).map_or_else(String::new, |reason| format!("health       {reason}\n"));
         format!(
             "application  generation {generation}\n{health}{}{cluster}",
             metrics_text(&values, documents.as_ref(), &reindexing)
@@ -70,13 +70,17 @@ pub async fn run(
         value["cluster"] = overview.value();
     }
     output.print(text, &value);
-    Ok(if down(health).is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_down = health["code"].as_str().is_some_and(|code| code != "up");
+    Ok(if is_down { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The code and the reason of a node that is not up, for people.
-fn down(health: &Value) -> Option<String> {
-    let code = health["code"].as_str().filter(|code| *code != "up")?;
-    Some(format!("{code}: {}", health["message"].as_str().unwrap_or("see its log")))
+/// The code and the reason of a node that is not up, or has something to report, such as a damaged file.
+fn reported(health: &Value) -> Option<String> {
+    let code = health["code"].as_str()?;
+    match health["message"].as_str() {
+        None if code == "up" => None,
+        message => Some(format!("{code}: {}", message.unwrap_or("see its log"))),
+    }
 }
 
 /// Formats the metrics of a node's state, for people.
