@@ -90,6 +90,21 @@ impl OutputStream {
     }
 }
 
+/// Standard output for a table, whose bytes are passed on as they are. Its errors end the program, as those
+/// of other results do.
+pub struct TableBytes;
+
+impl io::Write for TableBytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        print_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Writes to standard output. A reader that has closed the pipe has what it wanted: the program ends.
 /// Another error, such as that of a full disk, ends it as a failure, since the result is incomplete.
 fn print_all(bytes: &[u8]) {
