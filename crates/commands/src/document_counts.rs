@@ -8,6 +8,7 @@ use millrace_client::{NodeClient, OutgoingRequest};
 use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::output::noun;
 
 /// Time limit of a count: beyond it, the approximate number of the metrics serves.
 const TIMEOUT: &str = "10s";
@@ -42,13 +43,12 @@ pub async fn count_documents(client: &NodeClient) -> Result<Option<BTreeMap<Stri
 }
 
 /// Formats counts, as in `12 documents: 10 mail, 2 note`.
-pub fn counted(counts: &BTreeMap<String, u64>) -> String {
+pub fn documents_text(counts: &BTreeMap<String, u64>) -> String {
     let all: u64 = counts.values().sum();
     let of_types = counts.iter().map(|(name, count)| format!("{} {name}", HumanCount(*count)));
     let of_types = of_types.collect::<Vec<_>>().join(", ");
     let colon = if of_types.is_empty() { "" } else { ": " };
-    let plural = if all == 1 { "" } else { "s" };
-    format!("{} document{plural}{colon}{of_types}", HumanCount(all))
+    format!("{} {}{colon}{of_types}", HumanCount(all), noun(all, "document", "documents"))
 }
 
 #[cfg(test)]
@@ -58,9 +58,10 @@ mod tests {
     #[test]
     fn counts_are_by_type() {
         let counts = |pairs: &[(&str, u64)]| {
-            counted(&pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect())
+            documents_text(&pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect())
         };
         assert_eq!(counts(&[]), "0 documents");
+        assert_eq!(counts(&[("note", 1)]), "1 document: 1 note");
         assert_eq!(counts(&[("note", 2), ("mail", 12_000)]), "12,002 documents: 12,000 mail, 2 note");
     }
 }

@@ -53,6 +53,16 @@ fn print_line(line: &str) {
     print_all(format!("{}\n", visible(line)).as_bytes());
 }
 
+/// Form of a noun after a number.
+pub fn noun<'n>(count: u64, one: &'n str, many: &'n str) -> &'n str {
+    if count == 1 { one } else { many }
+}
+
+/// A number before its noun, as in `1 file` and `2 files`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", noun(count, one, many))
+}
+
 /// Prints a line beside the result, to standard error.
 pub fn note(line: impl Display) {
     write_standard_error(visible(&line.to_string()));
@@ -77,6 +87,21 @@ impl OutputStream {
             true => print_all(&self.filter.visible(bytes)),
             false => print_all(bytes),
         }
+    }
+}
+
+/// Standard output for a table, whose bytes are passed on as they are. Its errors end the program, as those
+/// of other results do.
+pub struct TableBytes;
+
+impl io::Write for TableBytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        print_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -157,6 +182,12 @@ mod tests {
         ("\u{c2}\u{9b}\u{9b}", "\u{c2}\\u009b\\u009b"),
         ("", ""),
     ];
+
+    #[test]
+    fn a_noun_has_the_form_of_its_number() {
+        let files = |count| counted(count, "file", "files");
+        assert_eq!([0, 1, 2, 11].map(files), ["0 files", "1 file", "2 files", "11 files"]);
+    }
 
     #[test]
     fn control_characters_are_shown() {

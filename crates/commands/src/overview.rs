@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::commands::index::PlacedOverview;
 use crate::error::Error;
+use crate::output::counted;
 
 /// Timeout of one node's figures.
 const FIGURES_TIMEOUT: Duration = Duration::from_secs(3);
@@ -292,8 +293,9 @@ impl NodeView {
         if ideal && !figures.ideal.is_ideal() {
             let ideal = &figures.ideal;
             return Some(format!(
-                "{name} has {} replicas to make, fill or delete, and {} buckets to find out about",
-                ideal.distance, ideal.unknown
+                "{name} has {} to make, fill or delete, and {} to find out about",
+                counted(ideal.distance, "replica", "replicas"),
+                counted(ideal.unknown, "bucket", "buckets")
             ));
         }
         None

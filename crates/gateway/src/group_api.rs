@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 use crate::GatewayState;
 use crate::document_api::feed;
 use crate::edge::{StandingCredential, caller_of};
-use crate::http::{self, RequestParameters, form_encode, percent_decode};
+use crate::http::{self, RequestParameters, decode_path, form_encode};
 use crate::status::HttpError;
 
 /// Number of groups in a page, unless the request says otherwise; and the maximum.
@@ -214,12 +214,9 @@ async fn answer(node: Arc<GatewayState>, mut request: Request) -> Result<Respons
 
 /// Group of a path: its name, or its number with `kind=number`.
 fn group_of(name: &str, parameters: &RequestParameters) -> Result<DocumentGroup, Error> {
-    let name = percent_decode(name);
-    // Invalid UTF-8 would become another name.
-    if name.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER) {
-        return Err(Error::BadRequest(
-            "the name of the group has a control character, or is not UTF-8".to_owned(),
-        ));
+    let name = decode_path(name)?;
+    if name.chars().any(char::is_control) {
+        return Err(Error::BadRequest("the name of the group has a control character".to_owned()));
     }
     match parameters.get("kind") {
         None | Some("name") => Ok(DocumentGroup::Name(name.into_owned())),

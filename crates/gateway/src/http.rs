@@ -24,7 +24,7 @@ pub(crate) use budget::{AnswerShare, BudgetBounds, BudgetReservation, RequestBud
 pub(crate) use compression::{accepts_gzip, compress_response, pack};
 pub(crate) use frames::{BodyMessageReader, FrameMemory, frame};
 pub(crate) use lines::json_lines;
-pub(crate) use parameters::{RequestParameters, form_encode, percent_decode};
+pub(crate) use parameters::{RequestParameters, decode_path, form_encode, percent_decode};
 pub(crate) use server::{NODE_STREAMS_MAX, PortAnswer, serve_with};
 pub use server::{PortLimits, PortService, routed, serve};
 pub use tls::PortTls;

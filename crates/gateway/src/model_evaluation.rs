@@ -82,7 +82,7 @@ async fn answer(node: &Arc<GatewayState>, request: Request) -> Result<ModelAnswe
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let base =
         format!("http://{}{ROOT}", host.map_or_else(|| format!("localhost:{}", node.port()), str::to_owned));
-    let path = http::percent_decode(request.uri().path()).into_owned();
+    let path = http::decode_path(request.uri().path())?.into_owned();
     let path: Vec<String> = path
         .strip_prefix(ROOT)
         .unwrap_or_default()

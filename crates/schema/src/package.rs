@@ -7,7 +7,7 @@ mod ignore;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::Error;
@@ -113,11 +113,21 @@ pub(crate) fn from_dir(directory: &Path) -> Result<Files, Error> {
         directory
     };
     // Before all files are read: the directory may be any.
-    if !root.join("services.xml").is_file() {
-        return Err(Error::Package(format!(
-            "no services.xml in {}, so it is not an application package; name the directory in which that file is",
-            directory.display()
-        )));
+    let services = root.join("services.xml");
+    match fs::metadata(&services) {
+        Ok(metadata) if metadata.is_file() => {}
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Err(Error::Package(format!(
+                "read {}: {error}; let this user read the directory and its files",
+                services.display()
+            )));
+        }
+        _ => {
+            return Err(Error::Package(format!(
+                "no services.xml in {}, so it is not an application package; name the directory in which that file is",
+                directory.display()
+            )));
+        }
     }
     let patterns = fs::read_to_string(root.join(".vespaignore")).unwrap_or_default();
     let ignore = IgnorePatterns::parse(&patterns)?;
@@ -349,12 +359,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         // More than a package may have, in no space.
         fs::File::create(directory.path().join("disk.img")).unwrap().set_len(BYTES_MAX + 1).unwrap();
-        for path in [directory.path().to_owned(), directory.path().join("nope")] {
+        for path in ["", "nope", "disk.img"].map(|name| directory.path().join(name)) {
             let refused = from_dir(&path).expect_err("it is not a package").to_string();
             assert!(
                 refused.contains("no services.xml in") && refused.contains("name the directory"),
                 "{refused}"
             );
         }
+        // A name that the system refuses, as it does those that the user may not read.
+        let unread = from_dir(&directory.path().join("x".repeat(300))).expect_err("it cannot be read");
+        assert!(unread.to_string().contains("let this user read the directory"), "{unread}");
     }
 }

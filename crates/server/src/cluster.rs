@@ -315,7 +315,13 @@ async fn take_part(
             follow_placement(&node, &membership, own).await;
         }
         // With its registration alone it would own buckets that no node serves.
-        Err(error) => supervision::give_up(&error, &membership, &part).await,
+        Err(error) => {
+            let reason = format!(
+                "it cannot take part in the cluster: {error}; where files are damaged, run `millrace doctor`, and restore \
+                 them, or start the node with an empty data directory if other nodes have its replicas"
+            );
+            supervision::give_up(&reason, &membership, &part).await;
+        }
     }
 }
 

@@ -111,7 +111,7 @@ pub fn check(data_dir: &Path) -> Result<CheckReport, Error> {
     for number in &numbers {
         let path = segment_path(&options, *number);
         if report.check_segment(&path) {
-            read.extend(fs::metadata(&path).map(|metadata| metadata.ino()));
+            read.extend(fs::metadata(&path).map(|metadata| (metadata.dev(), metadata.ino())));
         }
     }
     let directory = data_dir.join("segments");

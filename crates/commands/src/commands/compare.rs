@@ -12,7 +12,7 @@ use crate::cli::{CompareArguments, NodeArguments};
 use crate::commands::query::named;
 use crate::error::Error;
 use crate::input::CommandInput;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, counted};
 
 /// Differences of one query between two servers.
 #[derive(Debug, PartialEq, Default)]
@@ -125,7 +125,11 @@ fn shown(queries: u64, different: &[(String, QueryDifference)]) -> String {
     for (query, found) in different {
         let _ = writeln!(text, "\n{query}");
         if let Some((own, other)) = found.counts {
-            let _ = writeln!(text, "  {own} documents match here, {other} there");
+            let _ = writeln!(
+                text,
+                "  {} here, {other} there",
+                counted(own, "document matches", "documents match")
+            );
         }
         if let Some((at, own, other)) = &found.order {
             let _ = writeln!(text, "  hit {at} is {own} here, {other} there");

@@ -11,9 +11,9 @@ use millrace_store::{CheckFinding, CheckReport, TailRepair};
 use serde_json::{Value, json};
 
 use crate::cli::DoctorArguments;
-use crate::document_counts::counted;
+use crate::document_counts::documents_text;
 use crate::error::Error;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, counted};
 
 /// Directories of indexes in a data directory: those that lie with the documents, and copies of placed ones.
 const INDEXES: [&str; 2] = ["indexes", "placed-indexes"];
@@ -98,10 +98,10 @@ impl DataDirectoryCheckup {
 
     fn text(&self) -> String {
         let repairs = self.repairs.iter().map(|repair| {
-            let (log, end, bytes, copy) =
-                (repair.log.display(), repair.end, repair.bytes, repair.copy.display());
+            let (log, end, copy) = (repair.log.display(), repair.end, repair.copy.display());
+            let bytes = counted(repair.bytes, "byte", "bytes");
             format!(
-                "{log}: cut at byte {end}; {bytes} bytes of acknowledged writes were cut, and are in {copy}"
+                "{log}: cut at byte {end}; {bytes} of acknowledged writes cut off, of which {copy} has a copy"
             )
         });
         let mut lines: Vec<String> = repairs.collect();
@@ -116,13 +116,17 @@ impl DataDirectoryCheckup {
             count => format!("{count} things are wrong"),
         };
         let report = &self.report;
-        lines.extend(report.documents.as_ref().map(counted));
+        lines.extend(report.documents.as_ref().map(documents_text));
         if !self.copies.is_empty() {
-            lines.push(format!("{} copies of indexes, {} bytes", self.copies.len(), self.index_bytes()));
+            let copies = counted(self.copies.len() as u64, "copy", "copies");
+            let bytes = counted(self.index_bytes(), "byte", "bytes");
+            lines.push(format!("{copies} of indexes, {bytes}"));
         }
         lines.push(format!(
-            "{} files, {} bytes, {} versions of documents in segments: {verdict}",
-            report.files, report.bytes, report.versions
+            "{}, {}, {} of documents in segments: {verdict}",
+            counted(report.files as u64, "file", "files"),
+            counted(report.bytes, "byte", "bytes"),
+            counted(report.versions, "version", "versions"),
         ));
         lines.join("\n")
     }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::cli::{FeedArguments, NodeArguments};
 use crate::error::Error;
 use crate::input::CommandInput;
-use crate::output::{CommandOutput, note};
+use crate::output::{CommandOutput, counted, note};
 use crate::table_file::TableFile;
 
 /// Number of failures with the same reason that are listed individually.
@@ -144,10 +144,10 @@ impl FeedBar {
         let elapsed = self.0.elapsed().as_secs_f64().max(1e-3);
         self.0.set_position(progress.read_bytes);
         self.0.set_message(format!(
-            "{} documents, {:.0}/s, {} errors",
-            progress.done,
+            "{}, {:.0}/s, {}",
+            counted(progress.done, "document", "documents"),
             progress.done as f64 / elapsed,
-            progress.failed
+            counted(progress.failed, "error", "errors")
         ));
     }
 

@@ -13,7 +13,7 @@ use crate::cli::{
     GroupCommand, GroupDeletion, GroupExportArguments, NamedGroup, NodeArguments, PatienceArguments,
 };
 use crate::error::Error;
-use crate::output::{CommandOutput, OutputStream, note};
+use crate::output::{CommandOutput, OutputStream, counted, note};
 
 /// Lists all groups, page by page.
 pub async fn list(
@@ -128,7 +128,8 @@ async fn delete(
             }
             _ => receipt(&answer["erasure"]),
         };
-        format!("deleted {} documents{rest}", answer["documents"])
+        let documents = answer["documents"].as_u64().unwrap_or(0);
+        format!("deleted {}{rest}", counted(documents, "document", "documents"))
     };
     output.print(text, &answer);
     Ok(ExitCode::SUCCESS)
@@ -194,8 +195,10 @@ fn receipt(erasure: &Value) -> String {
                 return format!("{times}{snapshots}");
             }
             let indexes = if erasure["indexes"] == true { ", indexes" } else { "" };
-            let (files, logs) = (&erasure["files"], &erasure["logs"]);
-            format!("{times}\nleft in     {files} files, {logs} logs{indexes}{snapshots}")
+            let number = |name: &str| erasure[name].as_u64().unwrap_or(0);
+            let files = counted(number("files"), "file", "files");
+            let logs = counted(number("logs"), "log", "logs");
+            format!("{times}\nleft in     {files}, {logs}{indexes}{snapshots}")
         }
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{IndexCommand, NamedIndex, NodeArguments, WaitIndexes};
 use crate::error::Error;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, counted};
 
 /// Pause between two reads.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -132,24 +132,26 @@ async fn post(client: &NodeClient, named: &NamedIndex, action: &str) -> Result<V
     Ok(client.send(OutgoingRequest::new(Method::POST, path)).await?.checked()?.json())
 }
 
+/// Result of a verification, of one node or of all.
+fn differences_text(answer: &Value) -> String {
+    let number = |name: &str, one: &str, many: &str| counted(answer[name].as_u64().unwrap_or(0), one, many);
+    format!(
+        "{}; {} and {} compared",
+        number("differences", "difference", "differences"),
+        number("documents", "document", "documents"),
+        number("entries", "entry", "entries")
+    )
+}
+
 async fn verify(client: &NodeClient, named: &NamedIndex, output: &CommandOutput) -> Result<ExitCode, Error> {
     let answer = post(client, named, "verify").await?;
     let differences = answer["differences"].as_u64().unwrap_or(u64::MAX);
     let text = || {
         let examples = answer["examples"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let mut lines = vec![format!(
-            "{}: {differences} differences; {} documents and {} entries compared",
-            named.name, answer["documents"], answer["entries"]
-        )];
+        let mut lines = vec![format!("{}: {}", named.name, differences_text(&answer))];
         lines.extend(examples.map(|id| format!("  {id}")));
         lines.extend(nodes(&answer).filter(|node| node["reason"].is_null()).map(|node| {
-            format!(
-                "  node {}: {} differences; {} documents and {} entries compared",
-                node["name"].as_str().unwrap_or(""),
-                node["differences"],
-                node["documents"],
-                node["entries"]
-            )
+            format!("  node {}: {}", node["name"].as_str().unwrap_or(""), differences_text(node))
         }));
         lines.extend(refusals(&answer));
         if differences > 0 {

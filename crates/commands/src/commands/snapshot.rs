@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::cli::{NodeArguments, SnapshotCommand, SnapshotCreation, SnapshotRestoration};
 use crate::commands::group::{date, time};
 use crate::error::Error;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, counted};
 
 /// Runs an action on snapshots.
 pub async fn run(
@@ -122,10 +122,10 @@ fn details(snapshot: &Value) -> String {
     let figures = |of: &Value| match of["reason"].as_str() {
         Some(reason) => reason.to_owned(),
         None => format!(
-            "{} documents, {} bytes in {} files, application {}, {}",
-            number(&of["documents"]),
-            number(&of["bytes"]),
-            number(&of["files"]),
+            "{}, {} in {}, application {}, {}",
+            counted(number(&of["documents"]), "document", "documents"),
+            counted(number(&of["bytes"]), "byte", "bytes"),
+            counted(number(&of["files"]), "file", "files"),
             number(&of["application"]),
             of["path"].as_str().unwrap_or_default()
         ),
@@ -180,11 +180,11 @@ fn restore_all(
             until => format!(", and the writes after it until {}", time(until)),
         };
         format!(
-            "restored {name} of {}: {} documents in {} files, every checksum compared{replayed}\nstart a server with \
+            "restored {name} of {}: {} in {}, every checksum compared{replayed}\nstart a server with \
              --data-dir {path}; API keys and settings are not in a snapshot",
             time(&value["time"]),
-            description.documents,
-            description.files
+            counted(number(&value["documents"]), "document", "documents"),
+            counted(number(&value["files"]), "file", "files")
         )
     };
     output.print(text, &value);
@@ -230,8 +230,8 @@ async fn restore_group(
     let failures = lines.iter().filter(|line| line["operation"].is_u64() && line["status"].is_u64());
     let text = || {
         let mut text = format!(
-            "restored {subject}: {} operations, {} failed",
-            number(&total["operations"]),
+            "restored {subject}: {}, {} failed",
+            counted(number(&total["operations"]), "operation", "operations"),
             number(&total["failed"])
         );
         let shown = failures.clone().take(FAILURES_MAX);

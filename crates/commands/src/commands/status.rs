@@ -9,9 +9,9 @@ use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{NodeArguments, PatienceArguments};
-use crate::document_counts::{self, counted};
+use crate::document_counts::{self, documents_text};
 use crate::error::Error;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, noun};
 use crate::overview::ClusterOverview;
 
 /// Path of the application.
@@ -59,7 +59,7 @@ pub async fn run(
     };
     let text = || {
         let cluster = overview.as_ref().map_or_else(String::new, |overview| format!("\n{}", overview.text()));
-        let health = down(health).map_or_else(String::new, |reason| format!("health       {reason}\n"));
+        let health = reported(health).map_or_else(String::new, |reason| format!("health       {reason}\n"));
         format!(
             "application  generation {generation}\n{health}{}{cluster}",
             metrics_text(&values, documents.as_ref(), &reindexing)
@@ -70,13 +70,17 @@ pub async fn run(
         value["cluster"] = overview.value();
     }
     output.print(text, &value);
-    Ok(if down(health).is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_down = health["code"].as_str().is_some_and(|code| code != "up");
+    Ok(if is_down { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The code and the reason of a node that is not up, for people.
-fn down(health: &Value) -> Option<String> {
-    let code = health["code"].as_str().filter(|code| *code != "up")?;
-    Some(format!("{code}: {}", health["message"].as_str().unwrap_or("see its log")))
+/// The code and the reason of a node that is not up, or has something to report, such as a damaged file.
+fn reported(health: &Value) -> Option<String> {
+    let code = health["code"].as_str()?;
+    match health["message"].as_str() {
+        None if code == "up" => None,
+        message => Some(format!("{code}: {}", message.unwrap_or("see its log"))),
+    }
 }
 
 /// Formats the metrics of a node's state, for people.
@@ -87,23 +91,25 @@ fn metrics_text(
 ) -> String {
     let value = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(0.0);
     let count = |name: &str| HumanCount(value(name) as u64);
+    let counted = |name: &str, one: &str, many: &str| {
+        let number = value(name) as u64;
+        format!("{} {}", HumanCount(number), noun(number, one, many))
+    };
     let bytes = |name: &str| HumanBytes(value(name) as u64);
     let (hits, misses) = (value("millrace.store.cache_hits"), value("millrace.store.cache_misses"));
     let documents = documents.map_or_else(
         || {
-            let versions = count("content.proton.documentdb.documents.total");
-            format!("about {versions} documents: replaced versions count until they are merged away")
+            let versions = counted("content.proton.documentdb.documents.total", "document", "documents");
+            format!("about {versions}: replaced versions count until they are merged away")
         },
-        counted,
+        documents_text,
     );
     [
+        format!("documents    {documents}"),
         format!(
-            "documents    {documents}",
-        ),
-        format!(
-            "files        {} buckets, {} segments; {} wait to be sealed",
-            count("vds.datastored.alldisks.buckets"),
-            count("millrace.store.segments"),
+            "files        {}, {}; {} wait to be sealed",
+            counted("vds.datastored.alldisks.buckets", "bucket", "buckets"),
+            counted("millrace.store.segments", "segment", "segments"),
             bytes("millrace.store.tail_bytes"),
         ),
         format!(
@@ -118,12 +124,12 @@ fn metrics_text(
             count("degraded_queries"),
         ),
         format!(
-            "operations   {} puts, {} updates, {} removes, {} gets, {} visits; {} failed, {} refused under load",
-            count("httpapi_num_puts"),
-            count("httpapi_num_updates"),
-            count("httpapi_num_removes"),
-            count("httpapi_num_gets"),
-            count("httpapi_num_visits"),
+            "operations   {}, {}, {}, {}, {}; {} failed, {} refused under load",
+            counted("httpapi_num_puts", "put", "puts"),
+            counted("httpapi_num_updates", "update", "updates"),
+            counted("httpapi_num_removes", "remove", "removes"),
+            counted("httpapi_num_gets", "get", "gets"),
+            counted("httpapi_num_visits", "visit", "visits"),
             count("httpapi_failed"),
             count("jdisc.http.requests.rejected"),
         ),
@@ -133,8 +139,8 @@ fn metrics_text(
             100.0 * hits / (hits + misses).max(1.0),
         ),
         format!(
-            "background   {} documents collected as garbage; {}",
-            count("vds.idealstate.garbage_collection.documents_removed"),
+            "background   {} collected as garbage; {}",
+            counted("vds.idealstate.garbage_collection.documents_removed", "document", "documents"),
             reindexing_text(reindexing),
         ),
         "All metrics: millrace --format json status".to_owned(),

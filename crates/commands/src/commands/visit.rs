@@ -1,6 +1,6 @@
 //! `millrace visit`.
 
-use std::io::{self, IsTerminal as _, Stdout};
+use std::io::{self, BufWriter, IsTerminal as _};
 use std::process::ExitCode;
 
 use arrow_ipc::reader::StreamReader;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::cli::{NodeArguments, TableKind, VisitArguments};
 use crate::error::Error;
-use crate::output::OutputStream;
+use crate::output::{OutputStream, TableBytes};
 use crate::table_file::TableOutput;
 
 /// Writes all documents of all clusters, or of one.
@@ -74,7 +74,7 @@ impl VisitOutput {
 /// A table of documents on standard output.
 struct VisitedTable {
     columns: TableColumns,
-    output: TableOutput<Stdout>,
+    output: TableOutput<BufWriter<TableBytes>>,
 }
 
 impl VisitedTable {
@@ -91,8 +91,8 @@ impl VisitedTable {
         });
         let columns = columns.map_err(|error| wrong(error.to_string()))?;
         let output = match kind {
-            TableKind::Arrow => TableOutput::arrow(io::stdout(), columns.schema())?,
-            TableKind::Parquet => TableOutput::parquet(io::stdout(), columns.schema())?,
+            TableKind::Arrow => TableOutput::arrow(BufWriter::new(TableBytes), columns.schema())?,
+            TableKind::Parquet => TableOutput::parquet(BufWriter::new(TableBytes), columns.schema())?,
         };
         Ok(VisitedTable { columns, output })
     }

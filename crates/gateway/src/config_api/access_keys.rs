@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::render;
 use crate::edge::{SHARED_KEYS, caller_of};
-use crate::http::{RequestParameters, percent_decode};
+use crate::http::{RequestParameters, decode_path};
 use crate::{GatewayState, http};
 
 /// First part of the paths.
@@ -40,7 +40,7 @@ async fn route(node: &Arc<GatewayState>, request: Request) -> Result<Response, E
     let caller = caller_of(&request)?;
     caller.permit(WantedGroups::All)?;
     let path = request.uri().path().to_owned();
-    let id = percent_decode(path.strip_prefix(PATH).unwrap_or_default().trim_matches('/'));
+    let id = decode_path(path.strip_prefix(PATH).unwrap_or_default().trim_matches('/'))?;
     let id = id.as_ref();
     let method = request.method().as_str().to_owned();
     let parameters_max = node.settings().limits.parameters_max;

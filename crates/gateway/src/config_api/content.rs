@@ -14,7 +14,7 @@ use super::query_parameters;
 use super::sessions::{Files, SessionFiles, UploadSession};
 use super::upload::PACKAGE_FACTOR;
 use crate::GatewayState;
-use crate::http::{self, percent_decode};
+use crate::http::{self, decode_path};
 
 /// Files of a package, in memory or on disk.
 trait PackageFiles {
@@ -162,7 +162,7 @@ impl ContentRequest {
 }
 
 fn checked(path: &str) -> Result<String, Error> {
-    let path = percent_decode(path).into_owned();
+    let path = decode_path(path)?.into_owned();
     let escapes = path.split('/').any(|part| part == ".." || part == ".") || path.starts_with('/');
     match escapes {
         true => Err(Error::BadRequest(format!("path '{path}' leads out of the package"))),
@@ -274,6 +274,7 @@ mod tests {
     fn paths_stay_inside() {
         assert!(checked("../etc/passwd").is_err());
         assert!(checked("a/%2e%2e/b").is_err());
+        assert!(checked("files/%ff").is_err());
         assert!(checked("schemas/a.sd").is_ok());
     }
 }

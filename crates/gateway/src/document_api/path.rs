@@ -3,7 +3,7 @@
 use millrace_document::{DocumentGroup, DocumentId, Location};
 use millrace_node::Error;
 
-use crate::http::percent_decode;
+use crate::http::decode_path;
 
 /// Object that a path addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,8 +88,8 @@ impl DocumentTarget {
         else {
             return Err(unknown());
         };
-        let namespace = percent_decode(namespace).into_owned();
-        let document_type = percent_decode(document_type).into_owned();
+        let namespace = decode_path(namespace)?.into_owned();
+        let document_type = decode_path(document_type)?.into_owned();
         let rest = parts.next().unwrap_or("");
         let (group, name) = match kind {
             "docid" => (None, rest),
@@ -98,7 +98,7 @@ impl DocumentTarget {
                 if group.is_empty() {
                     return Err(unknown());
                 }
-                let group = percent_decode(group).into_owned();
+                let group = decode_path(group)?.into_owned();
                 if group.chars().any(char::is_control) {
                     return Err(Error::BadRequest(
                         "the name of the group has a control character".to_owned(),
@@ -123,7 +123,7 @@ impl DocumentTarget {
             }));
         }
         let group = group.unwrap_or(DocumentGroup::None);
-        let id = DocumentId::new(&namespace, &document_type, &group, &percent_decode(name))?;
+        let id = DocumentId::new(&namespace, &document_type, &group, &decode_path(name)?)?;
         Ok(DocumentTarget::Document(id))
     }
 }
@@ -194,5 +194,14 @@ mod tests {
         check("/document/v1/ns/t/group/a%01b");
         check("/document/v1/ns/t/group/a%0Ab/");
         check("/document/v1/ns/t/group/a%C2%85b/1");
+        for path in
+            ["%ff/t/docid/a", "ns/%c3/docid/a", "ns/t/docid/a%e2%82", "ns/t/group/%80/1", "ns/t/group/%80"]
+        {
+            let error = DocumentTarget::parse(&format!("/document/v1/{path}")).expect_err(path);
+            assert!(
+                matches!(&error, Error::BadRequest(text) if text.contains("not percent-encoded UTF-8")),
+                "{error}"
+            );
+        }
     }
 }

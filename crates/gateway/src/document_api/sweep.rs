@@ -221,7 +221,7 @@ impl SweepRequest {
         match sweep_here(call, &pass, &self.change, from, deadline, fence).await {
             Ok((changed, continuation)) => Ok((documents + changed, continuation)),
             Err(Error::Unsettled(reason)) => {
-                Err(Error::Unknown(format!("{documents} documents were removed, others were not: {reason}")))
+                Err(Error::Unknown(format!("documents removed: {documents}; others were not: {reason}")))
             }
             Err(error) => Err(error),
         }
@@ -383,7 +383,7 @@ async fn change_together(
     match failure {
         None => Ok(BatchChangeOutcome::Changed(changed)),
         Some(Error::Unsettled(reason)) if changed > 0 => {
-            Err(Error::Unknown(format!("{changed} documents were changed, others were not: {reason}")))
+            Err(Error::Unknown(format!("documents changed: {changed}; others were not: {reason}")))
         }
         Some(Error::Unsettled(reason)) => Ok(BatchChangeOutcome::Unsettled(reason)),
         Some(error) => Err(error),

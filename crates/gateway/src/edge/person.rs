@@ -5,7 +5,7 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Uri};
 use millrace_document::DocumentGroup;
 
-use crate::http::percent_decode;
+use crate::http::decode_path;
 
 /// First part of the paths for a group by its name.
 const BY_NAME: &str = "/person/";
@@ -40,10 +40,8 @@ fn split(path: &str) -> Option<(DocumentGroup, String)> {
         return Some((DocumentGroup::Number(number), format!("/{rest}")));
     }
     let (name, rest) = path.strip_prefix(BY_NAME)?.split_once('/')?;
-    let name = percent_decode(name);
-    // Invalid UTF-8 would become another name.
-    let is_name =
-        !name.is_empty() && !name.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER);
+    let name = decode_path(name).ok()?;
+    let is_name = !name.is_empty() && !name.chars().any(char::is_control);
     is_name.then(|| (DocumentGroup::Name(name.into_owned()), format!("/{rest}")))
 }
 

@@ -49,11 +49,12 @@ pub(super) async fn answer(
             let answer = document_api::handle(State(Arc::clone(&call.node)), request).await;
             let status = answer.status();
             let body = to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await;
-            let body = body.map_err(|error| Error::Unknown(format!("{documents} were removed: {error}")))?;
+            let body = body
+                .map_err(|error| Error::Unknown(format!("documents removed: {documents}, then: {error}")))?;
             let removed: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
             if status != StatusCode::OK {
                 let reason = removed["message"].as_str().unwrap_or("no reason is known");
-                let message = format!("{reason}; {documents} documents were removed before");
+                let message = format!("{reason}; documents removed before: {documents}");
                 return Err(Error::Remote { kind: kind_of(status), message });
             }
             documents += removed["documentCount"].as_u64().unwrap_or(0);

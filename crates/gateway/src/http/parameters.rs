@@ -113,6 +113,18 @@ pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy()
 }
 
+/// Decodes the percent-encoding of a part of a path.
+///
+/// # Errors
+/// [`Error::BadRequest`] for bytes that are not UTF-8 after that: replaced, they would be another name.
+pub(crate) fn decode_path(part: &str) -> Result<Cow<'_, str>, Error> {
+    percent_encoding::percent_decode_str(part).decode_utf8().map_err(|_| {
+        Error::BadRequest(format!(
+            "'{part}' in the path is not percent-encoded UTF-8; encode the bytes of the name's UTF-8 form"
+        ))
+    })
+}
+
 fn form_decode(text: &str) -> String {
     match text.contains('+') {
         true => percent_decode(&text.replace('+', " ")).into_owned(),

@@ -132,7 +132,10 @@ fn needed(operated: &dyn OperatedCluster, snapshot: &CoordinationSnapshot, key: 
         NodeState::Down => None,
         NodeState::Retired => match operated.figures(key).map(|figures| figures.buckets.replicas) {
             Some(0) => None,
-            Some(left) => Some(format!("the node has {left} buckets still: wait until it is empty, {CURE}")),
+            Some(left) => {
+                let buckets = if left == 1 { "bucket" } else { "buckets" };
+                Some(format!("the node has {left} {buckets} still: wait until it is empty, {CURE}"))
+            }
             None => Some(format!("whether the node is empty is not known here: ask the node itself, {CURE}")),
         },
     }

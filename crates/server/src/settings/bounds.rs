@@ -4,22 +4,17 @@ use super::ServeArguments;
 use crate::error::Error;
 
 impl ServeArguments {
-    /// Checks that rates and bounds are above 0 where 0 would let no request in.
+    /// Checks that rates and bounds are above 0 where 0 would let no request in. A bound of one kind of
+    /// request may be 0, to keep that kind out.
     pub(super) fn check_bounds(&self) -> Result<(), Error> {
         self.check_rates()?;
         let zeros = [
             ("request-bytes-max", self.request_bytes_max == Some(0)),
-            ("query-bytes-max", self.query_bytes_max == Some(0)),
             ("bodies-bytes-max", self.bodies_bytes_max == Some(0)),
             ("work-bytes-max", self.work_bytes_max == Some(0)),
             ("answers-bytes-max", self.answers_bytes_max == Some(0)),
-            ("element-bytes-max", self.element_bytes_max == Some(0)),
-            ("query-text-bytes-max", self.query_text_bytes_max == Some(0)),
-            ("query-tokens-max", self.query_tokens_max == Some(0)),
-            ("query-values-max", self.query_values_max == Some(0)),
             ("query-memory-max", self.query_memory_max == Some(0)),
             ("queries-memory-max", self.queries_memory_max == Some(0)),
-            ("parameters-max", self.parameters_max == Some(0)),
             ("streams-max", self.streams_max == Some(0)),
             ("connections-max", self.connections_max == Some(0)),
             ("connections-per-address-max", self.connections_per_address_max == Some(0)),
@@ -81,9 +76,18 @@ mod tests {
             let told = refusal(file).unwrap_or_default();
             assert!(told.contains(expected), "{file}: {told}");
         }
-        for file in
-            ["", "threads = 1", "cache-bytes = 0", "drain-s = 0", "slow-query-ms = 0", "keep-logs-s = 0"]
-        {
+        // Each of them keeps some requests out, and lets others in.
+        for file in [
+            "",
+            "threads = 1",
+            "cache-bytes = 0",
+            "drain-s = 0",
+            "slow-query-ms = 0",
+            "keep-logs-s = 0",
+            "query-bytes-max = 0",
+            "query-values-max = 0",
+            "parameters-max = 0",
+        ] {
             assert_eq!(refusal(file), None, "{file}");
         }
     }

@@ -79,6 +79,13 @@ fn a_bit_in_the_words_of_one_group() {
         }
     }
     assert_eq!(damaged, 1, "one group needs the byte");
+    poll("an operator is told, and the server serves", || {
+        let status = server.millrace(&["status"]);
+        let said = String::from_utf8_lossy(&status.stdout).into_owned();
+        status.status.success()
+            && said.contains("health       up: ")
+            && said.contains(".seg: damaged at byte")
+    });
 }
 
 #[test]

@@ -138,7 +138,8 @@ fn a_group_is_exported_deleted_and_restored() {
     let note = text_of(&nothing.stderr);
     assert!(nothing.status.success() && note.contains("the group 'nosuch' has no documents"), "{note}");
     assert!(nothing.stdout.is_empty());
-    assert!(ran(server.millrace(&["group", "delete", "a/b c"])).contains("deleted 1 documents"));
+    let deleted = ran(server.millrace(&["group", "delete", "a/b c"]));
+    assert!(deleted.contains("deleted 1 document") && !deleted.contains("documents"), "{deleted}");
     ran(server.millrace(&["feed", "--quiet", &file, "--group", "a/b c"]));
     assert!(!server.millrace(&["feed", "--quiet", &file, "--group", "bob"]).status.success());
     ran(server.millrace(&["put", "id:n:note::2", "{\"fields\":{\"title\":\"x\"}}", "--group", "a/b c"]));
@@ -286,7 +287,7 @@ fn a_deleted_group_has_a_bound_and_a_receipt() {
     assert!(list.lines().count() == 3 && list.contains("g=ann"), "{list}");
     assert!(text_of(&server.millrace(&["group", "show", "ann"]).stdout).contains("erased      20"));
     let deleted = ran(server.millrace(&["group", "delete", "carl", "--within", "12h"]));
-    assert!(deleted.contains("deleted 1 documents") && deleted.contains("left in     "), "{deleted}");
+    assert!(deleted.contains("deleted 1 document") && deleted.contains("left in     "), "{deleted}");
     let text = text_of(
         &server.send(&server.url(), HttpProtocol::Http1, OutgoingRequest::new(Method::GET, "/metrics")).body,
     );

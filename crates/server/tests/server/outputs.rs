@@ -21,6 +21,8 @@ fn the_exit_status_tells_of_a_full_disk() {
     let document = "id:n:note:g=ann:1";
     for arguments in [
         &["visit"][..],
+        &["visit", "--type", "note", "--table", "arrow"],
+        &["visit", "--type", "note", "--table", "parquet"],
         &["get", document],
         &["status"],
         &["group", "export", "ann"],

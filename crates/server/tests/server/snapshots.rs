@@ -141,7 +141,7 @@ fn a_group_of_a_snapshot_is_restored_while_the_server_serves() {
     assert_eq!(exported, Value::Null, "many lines are not one JSON value");
 
     let missing = ["snapshot", "restore", "first", "--group", "ann", "--missing"];
-    assert!(ran(server.millrace(&missing)).contains("1 operations, 0 failed"));
+    assert!(ran(server.millrace(&missing)).contains("1 operation, 0 failed"));
     assert_eq!((title(&server, "ann/1"), title(&server, "ann/2")), (json!("after"), json!("before 2")));
     assert_eq!(count("ann"), 31);
     let restored = ran(server.millrace(&["snapshot", "restore", "first", "--group", "ann"]));

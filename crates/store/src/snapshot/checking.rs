@@ -22,9 +22,9 @@ pub(crate) struct SnapshotCheck {
     pub bytes: u64,
     /// Files that are damaged or missing.
     pub findings: Vec<CheckFinding>,
-    /// Inodes of segments that were read and are whole: snapshots share them with each other and with the
-    /// store.
-    read: HashSet<u64>,
+    /// Devices and inodes of segments that were read and are whole: snapshots share them with each other and
+    /// with the store.
+    read: HashSet<(u64, u64)>,
 }
 
 impl SnapshotCheck {
@@ -32,7 +32,7 @@ impl SnapshotCheck {
     ///
     /// # Errors
     /// The snapshots or the kept logs cannot be listed.
-    pub fn run(data_dir: &Path, read: HashSet<u64>) -> Result<Self, Error> {
+    pub fn run(data_dir: &Path, read: HashSet<(u64, u64)>) -> Result<Self, Error> {
         let mut check = SnapshotCheck { files: 0, bytes: 0, findings: Vec::new(), read };
         for snapshot in listed(&RealDisk, data_dir)? {
             check.files += 1;
@@ -72,7 +72,7 @@ impl SnapshotCheck {
         numbers.sort_unstable();
         for number in numbers {
             let path = snapshot.path.join(format!("segments/{number:016}.seg"));
-            let inode = fs::metadata(&path).map(|metadata| metadata.ino()).ok();
+            let inode = fs::metadata(&path).map(|metadata| (metadata.dev(), metadata.ino())).ok();
             if inode.is_some_and(|inode| self.read.contains(&inode)) {
                 continue;
             }

@@ -63,9 +63,13 @@ pub(crate) fn keep(options: &StoreOptions, generation: &Path, until: u64) -> io:
     })
 }
 
+/// Number of the generation in a directory.
+pub(crate) fn number_of(generation: &Path) -> Option<u64> {
+    generation.file_name()?.to_str()?.parse().ok()
+}
+
 fn put_aside(options: &StoreOptions, generation: &Path, until: u64) -> io::Result<()> {
-    let number = generation.file_name().and_then(|name| name.to_str()?.parse::<u64>().ok());
-    let Some(number) = number else { return Ok(()) };
+    let Some(number) = number_of(generation) else { return Ok(()) };
     let log = generation.join(LOG_NAME);
     if !log.exists() {
         return Ok(());

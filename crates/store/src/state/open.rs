@@ -2,7 +2,7 @@
 //! files left half done by a crash are removed. No document is read.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::state::erasures::ErasureLedger;
 use crate::state::manifest::Manifest;
 use crate::state::marks::DropMarks;
 use crate::state::{BucketSegment, StoreState, StoredBucket, TailGeneration};
-use crate::tail::{RowKey, TailFactory, marks_of};
+use crate::tail::{LOG_NAME, RowKey, TailFactory, TailLogFile, marks_of};
 use crate::write::timestamps::TimestampSource;
 use crate::{Error, StoreOptions};
 
@@ -106,19 +106,29 @@ pub(crate) fn open(
     Ok(OpenedStore { state, next_number, timestamps, erasures })
 }
 
-/// Without a manifest there must be no segments: they would be someone's documents.
+/// Without a manifest there must be no segments, and no writes in logs: they would be someone's documents.
 fn check_empty(options: &StoreOptions) -> Result<(), Error> {
-    let segments = options.data_dir.join("segments");
-    let files = options.disk.list(&segments).map_err(|error| Error::io("open the data directory", &error))?;
-    if files.iter().any(|file| file.extension().is_some_and(|extension| extension == "seg")) {
-        return Err(Error::DataDirectory {
-            path: options.data_dir.clone(),
-            reason:
-                "there are segments but no manifest; restore the file 'manifest', or choose another directory"
-                    .to_owned(),
-        });
+    let list = |name: &str| {
+        let files = options.disk.list(&options.data_dir.join(name));
+        files.map_err(|error| Error::io("open the data directory", &error))
+    };
+    let is_segment = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "seg");
+    let mut found = list("segments")?.iter().any(is_segment).then_some("segments");
+    for generation in list("tail")? {
+        // A crash during the first start leaves a log without writes, or none.
+        if generation.join(LOG_NAME).exists() && TailLogFile::of(&generation).has_entries()? {
+            found = found.or(Some("logs with writes"));
+        }
     }
-    Ok(())
+    match found {
+        None => Ok(()),
+        Some(found) => Err(Error::DataDirectory {
+            path: options.data_dir.clone(),
+            reason: format!(
+                "there are {found} but no manifest; restore the file 'manifest', or choose another directory"
+            ),
+        }),
+    }
 }
 
 /// Deletes files that the manifest does not name: a crash came between writing them and naming them, or the
@@ -144,8 +154,10 @@ fn delete_leftovers(
     let kept: Vec<_> = manifest.generations.iter().map(|number| tail_path(options, *number)).collect();
     for path in disk.list(&options.data_dir.join("tail")).map_err(failed)? {
         if !kept.contains(&path) {
-            // It may have been sealed just before.
-            if let Err(error) = logs::keep(options, &path, options.clock.now_us()) {
+            // One that was sealed just before. Others no manifest has ever named: they have no writes, and
+            // their numbers are given again, to generations whose logs theirs would be taken for.
+            let was_named = logs::number_of(&path).is_some_and(|number| number < manifest.next_number);
+            if was_named && let Err(error) = logs::keep(options, &path, options.clock.now_us()) {
                 tracing::warn!(%error, "the log of a sealed tail is not kept, nor those before it");
             }
             tails.delete(&path)?;
@@ -211,7 +223,11 @@ impl DirectoryLock {
     /// Takes the lock of a data directory that is only read. `None` if it has none, so that no process has it
     /// open.
     pub fn take_existing(data_dir: &Path) -> Result<Option<Self>, Error> {
-        match std::fs::File::open(data_dir.join(LOCK)) {
+        let path = data_dir.join(LOCK);
+        // Network file systems lock only what can be written; in a directory of a medium that is read only,
+        // no process has it open.
+        let written = std::fs::File::options().write(true).open(&path);
+        match written.or_else(|_| std::fs::File::open(&path)) {
             Ok(file) => DirectoryLock::of(file, data_dir).map(Some),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(DirectoryLock::failed(data_dir, &error)),

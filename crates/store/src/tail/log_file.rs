@@ -112,6 +112,17 @@ impl TailLogFile {
         Ok(LogBatches { path: self.path.clone(), bytes })
     }
 
+    /// Returns true if the log has a row or a mark in a whole batch.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn has_entries(&self) -> Result<bool, Error> {
+        let (verdict, mut bytes) = self.judge()?;
+        let end = usize::try_from(verdict.end.bytes);
+        bytes.truncate(end.expect("a log in memory is shorter than the address space"));
+        Ok(entries(&bytes).next().is_some())
+    }
+
     /// Reads and judges the log. Changes nothing.
     ///
     /// # Errors
@@ -192,10 +203,11 @@ impl TailLogFile {
         drop(bytes);
         let mut cut = self.cut_at(end, written - end);
         cut.copy = Some(self.copy_end(&cut, copies)?);
-        self.truncate(end)?;
         if end == 0 {
+            // First: an empty log with the mark would be damaged again, and repaired over its copy.
             self.unmark_begun().map_err(|error| self.failed("cut", &error))?;
         }
+        self.truncate(end)?;
         Ok(Some(cut))
     }
 

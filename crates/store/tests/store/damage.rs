@@ -175,3 +175,30 @@ fn a_torn_last_record_is_no_damage() {
         assert!(found.len() == last || found.len() == last + 1, "cut by {cut}: {} of {last}", found.len());
     }
 }
+
+/// The manifest alone says which files belong to the store: without it, a start would delete the others.
+#[test]
+fn a_lost_manifest_keeps_the_store_from_starting() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manifest = directory.path().join("manifest");
+    // A crash during the first start.
+    open(options(directory.path())).close();
+    std::fs::remove_file(&manifest).expect("it is there");
+    open(options(directory.path())).close();
+    let put_and_check = |place: &str, sealed: bool| {
+        let store = open(options(directory.path()));
+        put(&store, "id:n:mail:g=ann:1", "words", 1);
+        if sealed {
+            store.seal().expect("sealed");
+        }
+        store.close();
+        let before = std::fs::read(&manifest).expect("it is there");
+        std::fs::remove_file(&manifest).expect("it is there");
+        let refused = read_all(directory.path()).expect_err("someone's documents").to_string();
+        assert!(refused.contains(&format!("there are {place} but no manifest")), "{refused}");
+        std::fs::write(&manifest, before).expect("it is put back");
+        assert_eq!(read_all(directory.path()).expect("nothing was deleted").len(), 1);
+    };
+    put_and_check("logs with writes", false);
+    put_and_check("segments", true);
+}

@@ -470,3 +470,29 @@ fn a_snapshot_is_made_though_the_clock_was_set_back() {
     assert!(matches!(refused, Error::ClockAhead { .. }), "{refused}");
     assert_eq!(names(&store), ["first"]);
 }
+
+/// A crash while a generation is made leaves it without a name, and its number is given again: its log would
+/// stand for that of the next one.
+#[test]
+fn a_generation_that_no_manifest_named_leaves_no_log() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (live, other) = (directory.path().join("live"), directory.path().join("other"));
+    let keeping = || StoreOptions { keep_logs: Duration::from_secs(3600), ..options(&live) };
+    let store = open(keeping());
+    put(&store, "id:n:mail:g=ann:1", "words", 1);
+    store.close();
+    open(options(&other)).close();
+    let made = files(&other.join("tail")).into_iter().find(|path| path.ends_with("0.jnl"));
+    let made = made.expect("a generation was made");
+    let left = live.join("tail/0000000000001000");
+    copy_all(made.parent().expect("it is in the generation"), &left);
+    let store = open(keeping());
+    assert!(!left.exists());
+    assert_eq!(files(&live.join("snapshots")), Vec::<PathBuf>::new());
+    assert_eq!(contents(&store).len(), 1);
+    store.seal().expect("sealed");
+    store.close();
+    open(keeping()).close();
+    let kept = files(&live.join("snapshots"));
+    assert_eq!(kept.len(), 1, "that of the writes: {kept:?}");
+}

@@ -16,7 +16,7 @@ use millrace_store::{StoreOptions, UpgradeReport, upgrade_segments};
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, counted};
 
 /// Protocol from which on all nodes know the newest format of segments.
 const NEEDED_PROTOCOL: u16 = FILTERED_SEGMENTS;
@@ -133,14 +133,16 @@ fn text(report: &UpgradeReport) -> String {
     lines.push(match upgraded {
         0 if left == 0 => format!("nothing to do: all {current} files of segments have the newest format"),
         upgraded => format!(
-            "{upgraded} files of segments upgraded, {current} had the newest format; all of them took {}, and take {}",
+            "{} of segments upgraded, {current} had the newest format; all of them took {}, and take {}",
+            counted(*upgraded as u64, "file", "files"),
             HumanBytes(*bytes_before),
             HumanBytes(*bytes_after)
         ),
     });
     if left > 0 {
         lines.push(format!(
-            "{left} damaged files stay as they are; look at them with: millrace doctor DATA_DIR"
+            "{} as they are; look at them with: millrace doctor DATA_DIR",
+            counted(left as u64, "damaged file stays", "damaged files stay")
         ));
     }
     lines.join("\n")

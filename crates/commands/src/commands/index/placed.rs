@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{ChangedSettings, MovedCopy};
 use crate::error::Error;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, counted, noun};
 
 /// Path of the rebalance.
 const REBALANCE: &str = "/index/v1/rebalance";
@@ -63,10 +63,10 @@ fn plan_text(plan: &Value) -> String {
     )];
     for pair in plan["pairs"].as_array().into_iter().flatten() {
         lines.push(format!(
-            "  {} → {}: {} copies, {}",
+            "  {} → {}: {}, {}",
             pair["from"].as_str().unwrap_or(""),
             pair["to"].as_str().unwrap_or(""),
-            pair["moves"],
+            counted(pair["moves"].as_u64().unwrap_or(0), "copy", "copies"),
             HumanBytes(pair["bytes"].as_u64().unwrap_or(0)),
         ));
     }
@@ -230,7 +230,8 @@ pub(super) async fn remaining_work(client: &NodeClient, bar: &RebalanceBar) -> R
     }
     left.extend(lacking_lines(&rebalance).into_iter().take(LISTED_MAX));
     if left.is_empty() && rebalance["missing-copies"].as_u64() > Some(0) {
-        left.push(format!("{} copies are missing", rebalance["missing-copies"]));
+        let missing = rebalance["missing-copies"].as_u64().unwrap_or(0);
+        left.push(format!("{} missing", counted(missing, "copy is", "copies are")));
     }
     if left.is_empty() {
         left.push("copies of indexes".to_owned());
@@ -351,7 +352,11 @@ pub(super) fn verified(index: &Value) -> Vec<String> {
     for copy in all_copies(index) {
         let name = copy["name"].as_str().unwrap_or("");
         if let Some(repaired) = copy["repaired"].as_u64().filter(|repaired| *repaired > 0) {
-            lines.push(format!("    {repaired} documents differed on {name}, and were read again"));
+            let differed = counted(repaired, "document", "documents");
+            lines.push(format!(
+                "    {differed} differed on {name}, and {} read again",
+                noun(repaired, "was", "were")
+            ));
         }
         if let Some(lag) = copy["lag"].as_u64() {
             lines.push(format!("    a copy on {name} lags by {lag} s"));
