@@ -19,7 +19,7 @@ use super::replication::{MergeStep, OpenWrite};
 /// Time at which the simulation begins, and the length of its two parts: with faults, and without.
 pub const START: u64 = 1_000_000_000;
 const FAULTY_US: u64 = 600_000_000;
-const QUIET_US: u64 = 240_000_000;
+const QUIET_US: u64 = 300_000_000;
 
 /// Numbers of the nodes.
 const DOCUMENT_NODES: u16 = 4;
@@ -171,6 +171,8 @@ pub struct FeedWorld {
     pub indexes: BTreeMap<NodeKey, CopyNode>,
     pub writes: BTreeMap<u64, OpenWrite>,
     pub next_write: u64,
+    /// Buckets of which all complete replicas are known to have the same, but for writes in flight.
+    pub settled: BTreeSet<BucketId>,
     /// Buckets that no client writes for now.
     pub idle: BTreeSet<BucketId>,
     /// Newest acknowledged write of each document, with the time of the acknowledgement.
@@ -207,6 +209,7 @@ impl FeedWorld {
             indexes: INDEX_NODES.map(|key| (NodeKey(key), CopyNode::new(NodeKey(key)))).into(),
             writes: BTreeMap::new(),
             next_write: 0,
+            settled: BTreeSet::new(),
             idle: BTreeSet::new(),
             acknowledged: BTreeMap::new(),
             queries: BTreeMap::new(),
@@ -387,13 +390,11 @@ impl FeedWorld {
             }
             WorldEvent::Learn { node } => self.learn(node),
             WorldEvent::DocumentTick { node } => {
-                let (now, sabotage) = (self.now, self.sabotage);
-                let known = self.document_node(node);
-                if known.is_running && known.serves {
-                    let ahead = if sabotage == Some(FeedSabotage::ClosedTooFar) { MARGIN_US } else { 0 };
-                    let clock = Timestamp(known.clock(now).0 + ahead);
-                    known.source.close(clock);
-                    INDEX_NODES.map(NodeKey).into_iter().for_each(|index| known.source.resend(index));
+                if self.is_reachable(node) {
+                    self.look(node);
+                    let source = &mut self.document_node(node).source;
+                    source.close();
+                    INDEX_NODES.map(NodeKey).into_iter().for_each(|index| source.resend(index));
                     self.pump(node);
                 }
                 let delay = self.random.millis(900, 2_000);
@@ -409,6 +410,7 @@ impl FeedWorld {
             }
             WorldEvent::Follow { owner, follower, request } => {
                 if self.is_reachable(owner) {
+                    self.look(owner);
                     let cut = self.document_node(owner).source.follow(follower, request);
                     if let Some(cut) = cut {
                         self.send(WorldEvent::Cut { owner, follower, cut });
@@ -455,18 +457,19 @@ impl FeedWorld {
                 }
             }
             WorldEvent::Batch { owner, follower, mut batch } => {
-                if self.sabotage == Some(FeedSabotage::ClosedByAnotherState) {
-                    for change in &mut batch.changes {
-                        if let FeedChange::Closed { version, .. } = change {
+                for change in &mut batch.changes {
+                    match (self.sabotage, change) {
+                        (Some(FeedSabotage::ClosedTooFar), FeedChange::Closed { until, .. }) => {
+                            until.0 += MARGIN_US;
+                        }
+                        (Some(FeedSabotage::ClosedByAnotherState), FeedChange::Closed { version, .. }) => {
                             *version = self.indexes[&follower].state.0;
                         }
-                    }
-                }
-                if self.sabotage == Some(FeedSabotage::DisturbanceForgotten) {
-                    for change in &mut batch.changes {
-                        if let FeedChange::Followed { disturbance, .. } = change {
-                            *disturbance = 0;
-                        }
+                        (
+                            Some(FeedSabotage::DisturbanceForgotten),
+                            FeedChange::Followed { disturbance, .. },
+                        ) => *disturbance = 0,
+                        _ => {}
                     }
                 }
                 let now = Timestamp(self.now);
