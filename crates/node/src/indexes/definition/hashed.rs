@@ -1,8 +1,8 @@
 //! Text of all that determines the entries of an index, for its hash.
 //!
-//! The hash is in the name of the directory of an index, and in messages to other nodes: with another text all
-//! indexes would be built again at an upgrade. So each word of it is written out here, and stays where a type,
-//! a variant or a field gets another name in the code.
+//! The hash is in the name of the directory of an index, and in messages to other nodes: with another text
+//! all indexes would be built again at an upgrade. So each word of it is written out here, and stays where a
+//! type, a variant or a field gets another name in the code.
 
 use millrace_document::{DataType, DocumentField, StructType};
 use millrace_keys::{KeyLayout, KeyType};

@@ -149,8 +149,8 @@ fn indexes_have_the_keys_that_the_documents_say() {
     check("changed");
 }
 
-/// The directories of indexes, and the messages of placed ones, have these hashes: with others all indexes are
-/// built again at an upgrade.
+/// The directories of indexes, and the messages of placed ones, have these hashes: with others all indexes
+/// are built again at an upgrade.
 #[test]
 fn definitions_have_hashes_that_stay() {
     let expected: [u64; KEYS.len()] = [
