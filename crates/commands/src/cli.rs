@@ -262,7 +262,7 @@ Examples:
   millrace status
   millrace --format json status     # all metrics, for programs
 
-The exit status is 1 when no application is deployed.")]
+The exit status is 1 when no application is deployed, and when the node does not serve.")]
     Status(PatienceArguments),
     /// Show the bytes on a node's disk by document type, field and form, and which fields queries use.
     #[command(after_help = "\
@@ -342,13 +342,14 @@ As soon as a data directory has a key, its server refuses requests without a \
 credential. The commands send the token in the variable MILLRACE_TOKEN."
     )]
     Token(TokenCommand),
-    /// Check the files of a data directory that is not open in a server.
+    /// Check the files of a data directory that is not open in a server, or upgrade them.
     #[command(after_help = "\
-Example:
+Examples:
   millrace doctor /var/lib/millrace
+  millrace doctor --upgrade /var/lib/millrace   # after the program was upgraded
 
 Every file is read and its checksums are compared; nothing is changed, unless \
---repair-tail is given. The exit status is 1 when something is wrong.")]
+--repair-tail or --upgrade is given. The exit status is 1 when something is wrong.")]
     Doctor(DoctorArguments),
     /// Import mail: an mbox file or a maildir, for the application in examples/mail.
     #[command(after_help = "\
@@ -530,6 +531,14 @@ pub struct DoctorArguments {
     /// acknowledged writes from there on; a copy of the removed part is kept in DATA_DIR/torn.
     #[arg(long)]
     pub repair_tail: bool,
+    /// Write all segments of earlier formats again in the newest one, at once, instead of checking the files.
+    /// A server does it by itself in the background. Can be interrupted, and begun again.
+    #[arg(long, conflicts_with = "repair_tail")]
+    pub upgrade: bool,
+    /// Upgrade a node of a cluster, although its last cluster state does not say that all nodes know the
+    /// newest format. Nodes of earlier versions cannot read such segments.
+    #[arg(long, requires = "upgrade")]
+    pub force_protocol: bool,
 }
 
 /// Format of a mail archive.

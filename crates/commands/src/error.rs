@@ -57,6 +57,52 @@ pub enum Error {
         /// Data directory of the node.
         path: PathBuf,
     },
+    /// Segments of a node are to be upgraded, and nodes of its cluster may not know the newest format.
+    #[error(
+        "{}: it is of a node of a cluster, whose last known state names {standing}, and nodes that do not know protocol {needed} \
+         cannot read such segments; upgrade all nodes and start this one, so that it learns the new state, or add \
+         --force-protocol if no node of the cluster runs an earlier version any more",
+        path.display()
+    )]
+    ClusterProtocol {
+        /// Data directory of the node.
+        path: PathBuf,
+        /// Last known protocol of the cluster, in words.
+        standing: String,
+        /// Protocol from which on all nodes know the newest format.
+        needed: u16,
+    },
+    /// Files of a data directory belong to another user.
+    #[error(
+        "{}: it belongs to the user {user}, whose server could not read the files that the user {own} makes; run the command \
+         as that user (sudo -u)",
+        path.display()
+    )]
+    DataOwner {
+        /// A file of the data directory.
+        path: PathBuf,
+        /// Number of its user.
+        user: u32,
+        /// Number of the user of this process.
+        own: u32,
+    },
+    /// The active application of a data directory cannot be read.
+    #[error("the active application in {} cannot be read: {reason}", path.display())]
+    Application {
+        /// A file of the application.
+        path: PathBuf,
+        /// Reason.
+        reason: String,
+    },
+    /// The state of a node about its cluster cannot be read.
+    #[error(transparent)]
+    Membership(#[from] millrace_membership::Error),
+    /// The node knows of no cluster yet.
+    #[error("{base} reports no cluster: deploy an application first")]
+    NoCluster {
+        /// Address of the node.
+        base: String,
+    },
     /// The credentials are malformed.
     #[error(transparent)]
     Access(#[from] millrace_access::Error),

@@ -3,7 +3,8 @@
 //! [`parse`] reads the command line, [`run`] runs a command. Most commands are requests to a node by
 //! `millrace_client`, and show its answers; `doctor`, `token` and `snapshot` also work on a data directory.
 //!
-//! This crate does not know how to serve: the program around it ([`HostProgram`]) starts the node of `demo`.
+//! This crate does not know how to serve: the program around it ([`HostProgram`]) starts the node of `demo`,
+//! and checks the application of a data directory.
 
 mod answer;
 mod cli;
@@ -17,11 +18,13 @@ mod overview;
 mod parameter_names;
 mod table_file;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 pub use cli::{CommonOptions, MillraceCommand, parse, whole};
 pub use commands::demo::{DemoNode, DemoStart, DemoStarting};
 pub use error::Error;
+use millrace_store::CheckFinding;
 use output::CommandOutput;
 
 /// The program that runs the commands.
@@ -30,6 +33,8 @@ pub struct HostProgram {
     pub whole: fn() -> clap::Command,
     /// Starts the node of `demo`.
     pub start_demo: DemoStart,
+    /// Checks the files of the application in a data directory, for `doctor`.
+    pub check_application: fn(&Path) -> Vec<CheckFinding>,
 }
 
 /// Runs a command, and prints its result.
@@ -43,7 +48,9 @@ pub fn run(
 ) -> Result<ExitCode, Error> {
     let (node, output) = (&options.node, &CommandOutput::new(options.format));
     match command {
-        MillraceCommand::Doctor(arguments) => commands::doctor::run(&arguments, output),
+        MillraceCommand::Doctor(arguments) => {
+            commands::doctor::run(&arguments, program.check_application, output)
+        }
         MillraceCommand::Token(command) => wait(commands::token::run(node, &command, output)),
         MillraceCommand::Completions(arguments) => {
             Ok(commands::completions::run(&arguments, (program.whole)()))

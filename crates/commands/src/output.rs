@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 
+use millrace_env::write_standard_error;
 use serde_json::{Value, json};
 
 use crate::cli::OutputFormat;
@@ -54,7 +55,7 @@ fn print_line(line: &str) {
 
 /// Prints a line beside the result, to standard error.
 pub fn note(line: impl Display) {
-    eprintln!("{}", visible(&line.to_string()));
+    write_standard_error(visible(&line.to_string()));
 }
 
 /// Standard output for results that are passed on as they are, such as JSON lines. A terminal gets them
@@ -79,11 +80,19 @@ impl OutputStream {
     }
 }
 
-/// Writes to standard output. A reader that has closed the pipe is not an error.
+/// Writes to standard output. A reader that has closed the pipe has what it wanted: the program ends.
+/// Another error, such as that of a full disk, ends it as a failure, since the result is incomplete.
 fn print_all(bytes: &[u8]) {
     let mut out = io::stdout().lock();
-    if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
-        std::process::exit(0);
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            note(format_args!(
+                "error: standard output: {error}; what was written is incomplete: make room, or write it to another place"
+            ));
+            std::process::exit(1);
+        }
     }
 }
 

@@ -57,9 +57,7 @@ impl ClusterOverview {
                 client.base()
             )));
         }
-        Self::parse(&tree).ok_or_else(|| {
-            Error::Argument(format!("{} reports no cluster: deploy an application first", client.base()))
-        })
+        Self::parse(&tree).ok_or_else(|| Error::NoCluster { base: client.base().to_owned() })
     }
 
     fn parse(tree: &Value) -> Option<Self> {

@@ -44,7 +44,7 @@ impl FromStr for FieldSet {
         match text {
             "[all]" => return Ok(FieldSet::All),
             "[document]" => return Ok(FieldSet::Document),
-            "[id]" => return Ok(FieldSet::Id),
+            "[id]" | "[docid]" => return Ok(FieldSet::Id),
             "[none]" => return Ok(FieldSet::None),
             _ => {}
         }

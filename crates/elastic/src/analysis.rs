@@ -1,8 +1,13 @@
 //! `_analyze`: the words of a text, as searches compare them.
 
-use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
 
 use crate::Error;
+use crate::analyzers;
+use crate::catalog::OpenIndex;
 use crate::evaluation::{FieldValueKind, kind_of};
 use crate::fields::names_of;
 use crate::kept_hits::take_answer;
@@ -24,40 +29,84 @@ pub(crate) fn analyze(
     expression: &str,
 ) -> Result<ReplyContent, Error> {
     let body = object_of(&request.body)?;
-    if let Some(other) = body.keys().find(|name| !["text", "analyzer", "field"].contains(&name.as_str())) {
+    const MEMBERS: [&str; 6] = ["text", "analyzer", "field", "tokenizer", "filter", "char_filter"];
+    if let Some(other) = body.keys().find(|name| !MEMBERS.contains(&name.as_str())) {
         return Err(Error::unsupported(&format!("[{other}] of [_analyze]")));
     }
     let texts = match body.get("text").map(names_of) {
         Some(texts) if !texts.is_empty() => texts,
         _ => return Err(Error::Validation(vec!["text is missing".to_owned()])),
     };
-    let division = match (body.get("analyzer"), body.get("field")) {
-        (Some(analyzer), _) => TextDivision::of_analyzer(&text_of(analyzer))?,
-        (None, Some(field)) => of_field(service, parameters, expression, &text_of(field))?,
-        (None, None) => TextDivision::Words,
-    };
+    let division = division_of(service, parameters, expression, &body)?;
     let (mut tokens, mut position, mut offset) = (Vec::new(), 0, 0);
     for text in &texts {
-        // Offsets are those of UTF-16.
-        let units = |part: &str| part.encode_utf16().count();
-        let (mut last, mut before) = (0, offset);
-        for span in division.spans(text) {
-            let word = division.compared(&text[span.clone()]);
-            let start = before + units(&text[last..span.start]);
-            let end = start + units(&text[span.clone()]);
-            (last, before) = (span.end, end);
-            let kind = division.kind_of_word(&word);
+        // Offsets are those of UTF-16, at the beginnings and the ends of words.
+        let divided = division.divided(text);
+        let mut places: Vec<usize> =
+            divided.iter().flat_map(|word| [word.span.start, word.span.end]).collect();
+        places.sort_unstable();
+        places.dedup();
+        let (mut units, mut last, mut before) = (BTreeMap::new(), 0, offset);
+        for place in places {
+            before += text[last..place].encode_utf16().count();
+            last = place;
+            units.insert(place, before);
+        }
+        let mut own = 0;
+        for word in divided {
             let token = json!({
-                "token": word, "start_offset": start, "end_offset": end, "type": kind, "position": position,
+                "token": word.text, "start_offset": units.get(&word.span.start),
+                "end_offset": units.get(&word.span.end), "type": word.kind, "position": position + word.position,
             });
             take_answer(&service.answer_memory, &token)?;
             tokens.push(token);
-            position += 1;
+            own = word.position + 1;
         }
-        position += TEXT_GAP;
-        offset = before + units(&text[last..]) + 1;
+        position += own + TEXT_GAP;
+        offset = before + text[last..].encode_utf16().count() + 1;
     }
     ReplyContent::ok(json!({ "tokens": tokens }))
+}
+
+/// Division that a request names: an analyzer, that of a field, or the parts of one.
+fn division_of(
+    service: &ElasticService,
+    parameters: &ElasticParameters,
+    expression: &str,
+    body: &Map<String, Value>,
+) -> Result<TextDivision, Error> {
+    let parts = ["tokenizer", "filter", "char_filter"];
+    let has_parts = parts.into_iter().any(|part| body.contains_key(part));
+    if let Some(analyzer) = body.get("analyzer") {
+        if has_parts {
+            return Err(Error::Validation(vec!["[analyzer] has its own tokenizer and filters".to_owned()]));
+        }
+        let analyzers = first_index(service, parameters, expression)?;
+        let analyzers = analyzers.map_or_else(Arc::default, |index| index.analyzers);
+        return analyzers.of_request(&text_of(analyzer));
+    }
+    if has_parts {
+        let index = first_index(service, parameters, expression)?;
+        let settings = index.map(|index| index.entry.settings.clone()).unwrap_or_default();
+        return analyzers::of_parts(body, &settings);
+    }
+    match body.get("field") {
+        Some(field) => of_field(service, parameters, expression, &text_of(field)),
+        None => Ok(TextDivision::Words),
+    }
+}
+
+/// First index of a request, whose settings define analyzers; `None` if it names none.
+fn first_index(
+    service: &ElasticService,
+    parameters: &ElasticParameters,
+    expression: &str,
+) -> Result<Option<OpenIndex>, Error> {
+    if expression.is_empty() {
+        return Ok(None);
+    }
+    let options = NameOptions::LENIENT.with(parameters)?;
+    Ok(names::resolve(&*service.catalog.read()?, expression, options)?.into_iter().next())
 }
 
 /// Division of the texts of a field. Without an index there are no fields.
@@ -76,7 +125,7 @@ fn of_field(
         let index = index.with_observed(&service.node)?;
         let definition = field_at(&index.entry.mappings, field).map(|(definition, _)| definition);
         Ok(definition.map(|definition| match kind_of(type_of(definition)) {
-            FieldValueKind::Text => TextDivision::of_field(definition),
+            FieldValueKind::Text => index.analyzers.of_field(definition),
             _ => TextDivision::Whole,
         }))
     });

@@ -1,8 +1,11 @@
 //! `_cat`: tables of indexes, nodes, aliases and templates, as text or JSON.
 
-use jiff::tz::TimeZone;
-use serde_json::Value;
+mod shards;
 
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+
+use self::shards::{cat_allocation, cat_shards};
 use crate::Error;
 use crate::catalog::{CatalogEntries, NamedKind, now_ms};
 use crate::cluster_admin::documents_of;
@@ -10,6 +13,8 @@ use crate::cluster_health::{ClusterStatus, KnownNodes};
 use crate::dates::DateText;
 use crate::fields::names_of;
 use crate::index_admin::shards_of;
+use crate::index_settings::flat;
+use crate::mapping::count_fields;
 use crate::names::{self, NameOptions, matches_alias};
 use crate::patterns::glob;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent};
@@ -17,20 +22,61 @@ use crate::service::ElasticService;
 use crate::small_sort::sort_few;
 
 /// Paths of the tables, as `_cat` lists them.
-const PATHS: [&str; 12] = [
+const PATHS: [&str; 22] = [
     "/_cat/aliases\n",
     "/_cat/aliases/{alias}\n",
+    "/_cat/allocation\n",
     "/_cat/cluster_manager\n",
+    "/_cat/component_templates\n",
+    "/_cat/component_templates/{name}\n",
     "/_cat/count\n",
     "/_cat/count/{index}\n",
+    "/_cat/fielddata\n",
     "/_cat/health\n",
     "/_cat/indices\n",
     "/_cat/indices/{index}\n",
     "/_cat/master\n",
+    "/_cat/nodeattrs\n",
     "/_cat/nodes\n",
+    "/_cat/pending_tasks\n",
+    "/_cat/plugins\n",
+    "/_cat/repositories\n",
+    "/_cat/shards\n",
+    "/_cat/shards/{index}\n",
     "/_cat/templates\n",
     "/_cat/templates/{name}\n",
 ];
+
+/// Tables of what no node has here, with their columns: they are empty.
+const EMPTY: [(&str, &[&str]); 5] = [
+    ("fielddata", &["id", "host", "ip", "node", "field", "size"]),
+    ("nodeattrs", &["node", "host", "ip", "attr", "value"]),
+    ("pending_tasks", &["insertOrder", "timeInQueue", "priority", "source"]),
+    ("plugins", &["name", "component", "version"]),
+    ("repositories", &["id", "type"]),
+];
+
+/// Tables of what there is here in another form, with the place where it is shown.
+const ELSEWHERE: [(&str, &str); 5] = [
+    ("recovery", "replicas are moved in buckets; [millrace status] shows those that are incomplete"),
+    ("segments", "indexes have no segments of their own; [millrace status] shows the files of the store"),
+    ("snapshots", "snapshots are those of data directories; [docs/snapshots.md] has them"),
+    ("tasks", "requests are not listed; a search ends when its client leaves"),
+    (
+        "thread_pool",
+        "nodes have no thread pools by name; [docs/operations.md] has the metrics of their queues",
+    ),
+];
+
+/// Columns of a table that is empty here.
+fn columns_of_empty(name: &str) -> Option<&'static [&'static str]> {
+    EMPTY.iter().find(|(empty, _)| *empty == name).map(|(_, columns)| *columns)
+}
+
+/// Place where the figures of a table are shown.
+fn elsewhere(name: &str) -> Option<&'static str> {
+    ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, place)| *place)
+}
 
 /// A table of `_cat`.
 struct CatTable {
@@ -78,6 +124,18 @@ pub(crate) fn cat(
         },
         ["aliases"] | ["aliases", _] => cat_aliases(service, parameters, rest.unwrap_or("*"))?,
         ["templates"] | ["templates", _] => cat_templates(&*service.catalog.read()?, rest.unwrap_or("*")),
+        ["component_templates"] | ["component_templates", _] => {
+            cat_components(&*service.catalog.read()?, rest.unwrap_or("*"))
+        }
+        ["shards"] | ["shards", _] => cat_shards(service, parameters, rest.unwrap_or_default())?,
+        ["allocation"] => cat_allocation(service, parameters)?,
+        [name] if columns_of_empty(name).is_some() => {
+            CatTable { columns: columns_of_empty(name).unwrap_or_default(), rows: Vec::new() }
+        }
+        [name, ..] if elsewhere(name).is_some() => {
+            let reason = elsewhere(name).unwrap_or_default();
+            return Err(Error::IllegalArgument(format!("[_cat/{name}] is not supported: {reason}")));
+        }
         _ => {
             return Err(Error::IllegalArgument(format!(
                 "no handler found for uri [{}] and method [{}]; docs/elastic.md lists what there is",
@@ -167,6 +225,40 @@ fn cat_templates(entries: &CatalogEntries, pattern: &str) -> CatTable {
         }
     }
     CatTable { columns: &["name", "index_patterns", "order", "version", "composed_of"], rows }
+}
+
+/// Component templates by a pattern.
+fn cat_components(entries: &CatalogEntries, pattern: &str) -> CatTable {
+    let components = entries.all_named(NamedKind::ComponentTemplate).filter(|(name, _)| glob(pattern, name));
+    let row = |(name, component): (&str, &Value)| {
+        let part = |member: &str| component["template"].get(member).and_then(Value::as_object);
+        let count = |member: &str| part(member).map_or(0, Map::len).to_string();
+        let users = entries.all_named(NamedKind::IndexTemplate).filter(|(_, template)| {
+            template.get("composed_of").map(names_of).unwrap_or_default().iter().any(|used| used == name)
+        });
+        let users: Vec<&str> = users.map(|(user, _)| user).collect();
+        let fields = part("mappings").map_or(0, count_fields);
+        let settings = part("settings").map_or(0, |settings| flat(settings).len());
+        vec![
+            name.to_owned(),
+            component.get("version").map(Value::to_string).unwrap_or_default(),
+            count("aliases"),
+            fields.to_string(),
+            settings.to_string(),
+            component.get("_meta").and_then(Value::as_object).map_or(0, Map::len).to_string(),
+            format!("[{}]", users.join(", ")),
+        ]
+    };
+    let columns = &[
+        "name",
+        "version",
+        "alias_count",
+        "mapping_count",
+        "settings_count",
+        "metadata_count",
+        "included_in",
+    ];
+    CatTable { columns, rows: components.map(row).collect() }
 }
 
 fn cat_indices(

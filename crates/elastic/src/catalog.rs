@@ -27,6 +27,7 @@ use self::id_writer::{ID_WRITER, IdWriterEntry};
 pub(crate) use self::pending::EntryWrite;
 use self::pending::{PENDING, PendingChange};
 use crate::Error;
+use crate::analyzers::IndexAnalyzers;
 use crate::lifecycle::StreamLifecycle;
 use crate::partitions::{self, PartitionEntry};
 use crate::storage::{self, StorageGroup, StoredSource};
@@ -107,9 +108,16 @@ pub(crate) struct OpenIndex {
     pub(crate) live: Arc<UnflushedState>,
     /// Document type that the index stands for.
     pub(crate) typed: Option<Arc<TypeBinding>>,
+    pub(crate) analyzers: Arc<IndexAnalyzers>,
 }
 
 impl OpenIndex {
+    /// Index of the service with its state in memory.
+    pub(crate) fn new(entry: IndexEntry, live: Arc<UnflushedState>) -> Self {
+        let analyzers = Arc::new(IndexAnalyzers::of(&entry.settings));
+        OpenIndex { entry: Arc::new(entry), live, typed: None, analyzers }
+    }
+
     /// True if it is in `logs` mode: its documents are in partitions, and none is changed.
     pub(crate) fn is_log(&self) -> bool {
         self.entry.time_field.is_some()
@@ -469,7 +477,7 @@ fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
         if stored.id.starts_with(INDEX_PREFIX) {
             let entry: IndexEntry = serde_json::from_str(&text).map_err(damaged)?;
             let live = UnflushedState::after(entry.seq_no_reserved);
-            let index = OpenIndex { entry: Arc::new(entry), live: Arc::new(live), typed: None };
+            let index = OpenIndex::new(entry, Arc::new(live));
             entries.indexes.insert(index.entry.name.clone(), index);
         } else if stored.id.starts_with(STREAM_PREFIX) {
             let stream: StreamEntry = serde_json::from_str(&text).map_err(damaged)?;
@@ -558,7 +566,7 @@ mod tests {
                 "aliases": {}, "is_closed": false, "seq_no_reserved": 0, "time_field": time_field,
             });
             let entry = serde_json::from_value(entry).expect("the entry is whole");
-            OpenIndex { entry: Arc::new(entry), live: Arc::default(), typed: None }
+            OpenIndex::new(entry, Arc::default())
         };
         let (documents, logs) = (index(1, None), index(1, Some("@timestamp")));
         let times = Some("@timestamp");

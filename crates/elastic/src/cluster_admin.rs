@@ -8,7 +8,7 @@ use crate::auto_creation::{AUTO_CREATE, AutoCreation};
 use crate::catalog::{CatalogEntries, NamedKind, OpenIndex};
 use crate::index_settings::nested;
 use crate::kept_hits::take_answer;
-use crate::mapping::{all_fields, type_of};
+use crate::mapping::{all_fields, is_kept, is_object, type_of};
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
 use crate::query;
@@ -161,13 +161,13 @@ pub(crate) fn field_caps(
                 continue;
             }
             let kind = type_of(field);
-            let is_leaf = kind != "object" && kind != "nested";
+            let is_leaf = !is_object(kind) && !is_kept(kind);
             let can = |name: &str| is_leaf && field.get(name) != Some(&Value::Bool(false));
             let is_aggregatable = can("doc_values") && kind != "text" && kind != "match_only_text";
             let of_path = fields.entry(path).or_insert_with(|| json!({}));
             if of_path.get(kind).is_none() {
                 of_path[kind] = json!({
-                    "type": kind, "searchable": true, "aggregatable": true, "indices": [],
+                    "type": kind, "metadata_field": false, "searchable": true, "aggregatable": true, "indices": [],
                     "non_searchable_indices": [], "non_aggregatable_indices": [],
                 });
                 take_answer(&service.answer_memory, &of_path[kind])?;
@@ -195,7 +195,8 @@ pub(crate) fn field_caps(
                 indexes.iter().filter(lacks).map(|index| index.entry.name.as_str()).collect();
             if !lacking.is_empty() {
                 let unmapped = json!({
-                    "type": "unmapped", "searchable": false, "aggregatable": false, "indices": lacking,
+                    "type": "unmapped", "metadata_field": false, "searchable": false, "aggregatable": false,
+                    "indices": lacking,
                 });
                 take_answer(&service.answer_memory, &unmapped)?;
                 kinds.insert("unmapped".to_owned(), unmapped);

@@ -143,6 +143,11 @@ impl KnownNodes {
         self.serving().map(row).collect()
     }
 
+    /// True for this node, in the order of the rows of nodes.
+    pub(crate) fn are_own(&self) -> impl Iterator<Item = bool> {
+        self.serving().map(|node| self.own == Some(node.listed.key))
+    }
+
     /// Rows of `_cat/master`: the node that leads, if one does.
     pub(crate) fn leader_rows(&self) -> Vec<Vec<String>> {
         let row = |node: &MemberNode| {

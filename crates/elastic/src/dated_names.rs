@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use crate::Error;
 use crate::catalog::now_ms;
-use crate::dates::{DateReading, DateText, is_date_pattern, zone_of};
+use crate::date_patterns::DatePattern;
+use crate::dates::{DateReading, DateText, zone_of};
 
 /// Format of a date that names none.
 const FORMAT: &str = "yyyy.MM.dd";
@@ -113,7 +114,7 @@ impl<'n> DateInName<'n> {
     fn text(&self, now_ms: i64, fail: impl Fn(&str) -> Error) -> Result<String, Error> {
         let DateInName { math, format, zone: name } = *self;
         let zone = zone_of(name).ok_or_else(|| fail(&format!("[{name}] is not a time zone")))?;
-        if !is_date_pattern(format) {
+        if !DatePattern::of(format).is_known() {
             return Err(fail(&format!("[{format}] is not a date format; write one such as [{FORMAT}]")));
         }
         let reading = DateReading { format: None, now_ms, zone: &zone, round_up: false };

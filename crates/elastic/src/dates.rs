@@ -5,6 +5,8 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Zoned};
 use serde_json::Value;
 
+use crate::date_patterns::{DatePattern, is_whole, reads_iso};
+
 /// Text of a date.
 pub(crate) struct DateText;
 
@@ -58,32 +60,24 @@ impl DateText {
         match format {
             "epoch_millis" => text.parse::<f64>().ok().map(|millis| millis as i64),
             "epoch_second" => text.parse::<f64>().ok().map(|seconds| (seconds * 1_000.0) as i64),
-            _ if SHORT.contains(&format.strip_prefix("strict_").unwrap_or(format)) => {
-                Self::parse_pattern(text, pattern_of(format)?, zone)
-            }
-            _ if format.contains("date") || format.starts_with("iso") || format.starts_with("rfc3339") => {
-                Self::parse_iso(text, zone)
-            }
-            pattern => Self::parse_pattern(text, pattern, zone),
+            _ if reads_iso(format) => Self::parse_iso(text, zone),
+            _ => DatePattern::of(format).read(text, zone),
         }
     }
 
-    /// Parses by a pattern of Java with numbers alone.
-    fn parse_pattern(text: &str, pattern: &str, zone: &TimeZone) -> Option<i64> {
-        let translated = strftime(pattern);
-        let mut parsed = jiff::fmt::strtime::parse(&translated, text).ok()?;
-        if parsed.to_date().is_err() {
-            // Parts that the pattern lacks are those of the first day.
-            parsed.set_year(parsed.year().or(Some(1970))).ok()?;
-            parsed.set_month(parsed.month().or(Some(1))).ok()?;
-            parsed.set_day(parsed.day().or(Some(1))).ok()?;
-        }
-        if let Ok(timestamp) = parsed.to_timestamp() {
-            return Some(timestamp.as_millisecond());
-        }
-        let civil =
-            parsed.to_datetime().or_else(|_| parsed.to_date().map(|date| date.at(0, 0, 0, 0))).ok()?;
-        Some(zone.to_timestamp(civil).ok()?.as_millisecond())
+    /// Milliseconds since 1970 of the last moment that a text can mean: the parts of the time that it lacks
+    /// are the greatest.
+    fn parse_end(text: &str, format: Option<&str>, zone: &TimeZone) -> Option<i64> {
+        let text = text.trim();
+        let mut formats = format.unwrap_or("strict_date_optional_time||epoch_millis").split("||");
+        formats.find_map(|format| {
+            let parts = match format {
+                _ if format.starts_with("epoch_") => ROOM.len() - 1,
+                _ if reads_iso(format) => iso_time_parts(text),
+                _ => DatePattern::of(format).time_parts(),
+            };
+            Some(Self::parse_as(text, format, zone)?.saturating_add(ROOM[parts]))
+        })
     }
 
     fn parse_iso(text: &str, zone: &TimeZone) -> Option<i64> {
@@ -128,25 +122,19 @@ impl DateText {
         let Ok(timestamp) = Timestamp::from_millisecond(millis) else { return millis.to_string() };
         let zoned = timestamp.to_zoned(zone.clone());
         match format.map(|format| format.split("||").next().unwrap_or(format)) {
-            None
-            | Some(
-                "strict_date_optional_time"
-                | "date_optional_time"
-                | "strict_date_time"
-                | "date_time"
-                | "iso8601"
-                | "strict_date_optional_time_nanos",
-            ) => {
-                let offset = zoned.offset();
-                let text = zoned.strftime("%Y-%m-%dT%H:%M:%S.%3f").to_string();
-                if offset.is_zero() { format!("{text}Z") } else { format!("{text}{}", zoned.strftime("%:z")) }
-            }
+            None => Self::write_whole(&zoned),
             Some("epoch_millis") => millis.to_string(),
             Some("epoch_second") => (millis / 1_000).to_string(),
-            Some(name) if pattern_of(name).is_some() => {
-                zoned.strftime(&strftime(pattern_of(name).unwrap_or(name))).to_string()
-            }
-            Some(pattern) => zoned.strftime(&strftime(pattern)).to_string(),
+            Some(format) if is_whole(format) => Self::write_whole(&zoned),
+            Some(format) => DatePattern::of(format).write(&zoned),
+        }
+    }
+
+    fn write_whole(zoned: &Zoned) -> String {
+        let text = zoned.strftime("%Y-%m-%dT%H:%M:%S.%3f").to_string();
+        match zoned.offset().is_zero() {
+            true => format!("{text}Z"),
+            false => format!("{text}{}", zoned.strftime("%:z")),
         }
     }
 
@@ -157,12 +145,8 @@ impl DateText {
             Some(steps) => (now_ms, steps),
             None => match text.split_once("||") {
                 Some((date, steps)) => (Self::parse_in(date, format, zone)?, steps),
-                None => {
-                    let base = Self::parse_in(text, format, zone)?;
-                    // A date without a time stands for the whole day at an upper end.
-                    let is_day = text.len() == 10 && text.as_bytes()[4] == b'-';
-                    return Some(if round_up && is_day { base + 86_399_999 } else { base });
-                }
+                None if round_up => return Self::parse_end(text, format, zone),
+                None => return Self::parse_in(text, format, zone),
             },
         };
         let mut at = Timestamp::from_millisecond(base).ok()?.to_zoned(zone.clone());
@@ -217,91 +201,18 @@ pub(crate) fn zone_of(name: &str) -> Option<TimeZone> {
     jiff::tz::Offset::from_seconds(seconds).ok().map(TimeZone::fixed)
 }
 
-/// Patterns of the formats that have names, beside those of a whole date with its time.
-const NAMED: [(&str, &str); 13] = [
-    ("date", "yyyy-MM-dd"),
-    ("date_hour", "yyyy-MM-dd'T'HH"),
-    ("date_hour_minute", "yyyy-MM-dd'T'HH:mm"),
-    ("date_hour_minute_second", "yyyy-MM-dd'T'HH:mm:ss"),
-    ("date_hour_minute_second_millis", "yyyy-MM-dd'T'HH:mm:ss.SSS"),
-    ("date_hour_minute_second_fraction", "yyyy-MM-dd'T'HH:mm:ss.SSS"),
-    ("basic_date", "yyyyMMdd"),
-    ("year", "yyyy"),
-    ("year_month", "yyyy-MM"),
-    ("year_month_day", "yyyy-MM-dd"),
-    ("hour", "HH"),
-    ("hour_minute", "HH:mm"),
-    ("hour_minute_second", "HH:mm:ss"),
-];
+/// Milliseconds from a date that ends with its day, hour, minute, second or a fraction to the last moment that
+/// it can mean.
+const ROOM: [i64; 5] = [86_399_999, 3_599_999, 59_999, 999, 0];
 
-/// Formats with names that are read by their pattern alone.
-const SHORT: [&str; 7] =
-    ["basic_date", "year", "year_month", "year_month_day", "hour", "hour_minute", "hour_minute_second"];
-
-/// Pattern of a format that has a name.
-fn pattern_of(name: &str) -> Option<&'static str> {
-    let name = name.strip_prefix("strict_").unwrap_or(name);
-    NAMED.iter().find(|(known, _)| *known == name).map(|(_, pattern)| *pattern)
-}
-
-/// True if a text is a format with a name, or a pattern whose letters all stand for parts of dates.
-pub(crate) fn is_date_pattern(text: &str) -> bool {
-    let is_known = |letter: char| !letter.is_ascii_alphabetic() || "yuxYMwdeHhmsSaEDXZ".contains(letter);
-    // Every other part is within quotes.
-    let is_pattern = text.split('\'').step_by(2).all(|part| part.chars().all(is_known));
-    pattern_of(text).is_some() || is_pattern
-}
-
-/// Pattern of Java as one of `strftime`.
-fn strftime(pattern: &str) -> String {
-    let mut translated = String::new();
-    let mut letters = pattern.chars().peekable();
-    while let Some(letter) = letters.next() {
-        if letter == '\'' {
-            while let Some(literal) = letters.next_if(|next| *next != '\'') {
-                match literal {
-                    '%' => translated.push_str("%%"),
-                    other => translated.push(other),
-                }
-            }
-            letters.next();
-            continue;
-        }
-        let mut count = 1;
-        while letter.is_ascii_alphabetic() && letters.next_if_eq(&letter).is_some() {
-            count += 1;
-        }
-        let conversion = match (letter, count) {
-            ('y' | 'u', 2) => "%y",
-            ('y' | 'u', _) => "%Y",
-            ('Y', 2) => "%g",
-            ('Y', _) => "%G",
-            ('w', _) => "%V",
-            ('e', _) => "%u",
-            ('M', 3) => "%b",
-            ('M', 4..) => "%B",
-            ('M', _) => "%m",
-            ('d', _) => "%d",
-            ('H', _) => "%H",
-            ('h', _) => "%I",
-            ('m', _) => "%M",
-            ('s', _) => "%S",
-            ('S', 1..=3) => "%3f",
-            ('S', _) => "%f",
-            ('a', _) => "%p",
-            ('E', 1..=3) => "%a",
-            ('E', _) => "%A",
-            ('D', _) => "%j",
-            ('X' | 'Z' | 'x', _) => "%:z",
-            ('%', _) => "%%",
-            (other, _) => {
-                translated.push(other);
-                ""
-            }
-        };
-        translated.push_str(conversion);
+/// Number of the parts of the time in a date of ISO 8601: hours, minutes, seconds, fractions.
+fn iso_time_parts(text: &str) -> usize {
+    let Some((_, time)) = text.split_once(['T', 't', ' ']) else { return 0 };
+    let time = time.split(['Z', 'z', '+', '-', '[']).next().unwrap_or(time);
+    match time.contains(['.', ',']) {
+        true => 4,
+        false => time.bytes().filter(u8::is_ascii_digit).count().div_ceil(2).min(3),
     }
-    translated
 }
 
 /// Length of time of a unit, as date arithmetic names it.
@@ -400,6 +311,14 @@ mod tests {
             ("now/d", "-02:00", false, 7_200_000),
             ("1970-01-01||+1M/M", "UTC", false, 2_678_400_000),
             ("1970-01-01", "UTC", true, 86_399_999),
+            ("1970", "UTC", true, 86_399_999),
+            ("1970-02", "UTC", true, 2_678_400_000 + 86_399_999),
+            ("1970-01-01T01", "UTC", true, 7_199_999),
+            ("1970-01-01 01:00", "UTC", true, 3_659_999),
+            ("1970-01-01T01:00:00+01:00", "UTC", true, 999),
+            ("1970-01-01T00:00:00.5Z", "UTC", true, 500),
+            ("1234567", "UTC", true, 1_234_567),
+            ("1970-01-01||+1M", "UTC", true, 2_678_400_000),
             ("1970-01-02", "+01:00", false, 86_400_000 - 3_600_000),
             ("1970-01-02T00:00:00Z", "+01:00", false, 86_400_000),
             ("1970-07-01", "Europe/Berlin", false, 181 * 86_400_000 - 3_600_000),
@@ -407,6 +326,16 @@ mod tests {
             let zone = zone_of(zone).expect("the zone exists");
             let reading = DateReading { format: None, now_ms: now, zone: &zone, round_up };
             assert_eq!(DateText::resolve(text, &reading), Some(expected), "{text}");
+        }
+        for (text, format, expected) in [
+            ("02/01/1970", "dd/MM/yyyy", 2 * 86_400_000 - 1),
+            ("1970-01-01 01", "yyyy-MM-dd HH", 7_199_999),
+            ("1", "dd/MM/yyyy||epoch_second", 1_000),
+            ("000001", "basic_time_no_millis||HHmmss", 1_999),
+        ] {
+            let reading =
+                DateReading { format: Some(format), now_ms: now, zone: &TimeZone::UTC, round_up: true };
+            assert_eq!(DateText::resolve(text, &reading), Some(expected), "{text} by {format}");
         }
     }
 }

@@ -11,14 +11,15 @@ use serde_json::{Map, Value, json};
 use self::words::PathWords;
 pub(crate) use self::words::{SearchedWords, phrases, word_spans, words_of};
 use crate::Error;
+use crate::analyzers::IndexAnalyzers;
 use crate::fields::{all_at, each_at};
 use crate::ignored::ignored;
-use crate::mapping::{self, all_fields, check_value, is_searched, searched_at, type_of};
+use crate::mapping::{self, all_fields, check_value, is_kept, is_object, is_searched, searched_at, type_of};
 use crate::normalizer::ValueNormalizer;
 use crate::patterns::{glob, wildcard};
-use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, minimum_of, text_of};
+use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, text_of};
 use crate::query_ranges::{DateEnds, is_range};
-use crate::text_division::TextDivision;
+use crate::query_terms::CasedText;
 
 /// A document that is searched.
 pub(crate) struct SearchedDocument<'d> {
@@ -30,6 +31,8 @@ pub(crate) struct SearchedDocument<'d> {
     pub(crate) mappings: &'d Map<String, Value>,
     /// Settings of the index, which define normalizers.
     pub(crate) settings: &'d BTreeMap<String, Value>,
+    /// Analyzers of the index.
+    pub(crate) analyzers: &'d IndexAnalyzers,
     /// Members of the document in the [form](crate::searched_form) in which they are compared.
     pub(crate) source: &'d Map<String, Value>,
     /// Members of the document as it was sent.
@@ -47,6 +50,8 @@ pub(crate) struct SearchedDocument<'d> {
 struct SearchedPath<'d> {
     definition: Cow<'d, Map<String, Value>>,
     path: String,
+    /// Name of the field, if a pattern found it.
+    name: Option<String>,
 }
 
 impl SearchedPath<'_> {
@@ -64,17 +69,19 @@ pub(crate) enum FieldValueKind {
     Text,
     Keyword,
     Ip,
+    Version,
 }
 
 /// Kind of the values of a type of fields.
 pub(crate) fn kind_of(field_type: &str) -> FieldValueKind {
     match field_type {
         "long" | "integer" | "short" | "byte" | "double" | "float" | "half_float" | "scaled_float"
-        | "unsigned_long" => FieldValueKind::Number,
+        | "unsigned_long" | "token_count" => FieldValueKind::Number,
         "date" | "date_nanos" => FieldValueKind::Date,
         "boolean" => FieldValueKind::Boolean,
         "text" | "match_only_text" | "search_as_you_type" => FieldValueKind::Text,
         "ip" => FieldValueKind::Ip,
+        "version" => FieldValueKind::Version,
         _ => FieldValueKind::Keyword,
     }
 }
@@ -98,22 +105,22 @@ impl SearchedDocument<'_> {
             SearchQuery::Match { field, text, options } => self.matches(field, text, options),
             SearchQuery::Range { field, bounds } => when(self.is_in_range(field, bounds)?),
             SearchQuery::Exists(field) => when(self.exists(field)),
-            SearchQuery::Prefix { field, value, ignores_case } => {
-                let fold = |text: &str| if *ignores_case { text.to_lowercase() } else { text.to_owned() };
-                let wanted = fold(&self.normalized(field, value));
-                when(self.any_term(field, &mut |term| fold(term).starts_with(&wanted)))
+            SearchQuery::Prefix { field, value, case } => {
+                let wanted = CasedText::new(&self.normalized(field, value), *case);
+                let begins = |wanted: &str, term: &str| term.starts_with(wanted);
+                when(self.any_term(field, &mut |term, is_lower| wanted.passes(term, is_lower, begins)))
             }
-            SearchQuery::Wildcard { field, value, ignores_case } => {
-                let fold = |text: &str| if *ignores_case { text.to_lowercase() } else { text.to_owned() };
-                let wanted = fold(&self.normalized(field, value));
-                when(self.any_term(field, &mut |term| wildcard(&wanted, &fold(term))))
+            SearchQuery::Wildcard { field, value, case } => {
+                let wanted = CasedText::new(&self.normalized(field, value), *case);
+                when(self.any_term(field, &mut |term, is_lower| wanted.passes(term, is_lower, wildcard)))
             }
             SearchQuery::Regexp { field, pattern } => {
-                when(self.any_term(field, &mut |term| pattern.matches(term)))
+                when(self.any_term(field, &mut |term, _| pattern.matches(term)))
             }
-            SearchQuery::Fuzzy { field, value, fuzziness } => {
-                let value = &*self.normalized(field, value);
-                when(self.any_term(field, &mut |term| fuzziness.has(term, value)))
+            SearchQuery::Fuzzy { field, value, case, fuzziness } => {
+                let wanted = CasedText::new(&self.normalized(field, value), *case);
+                let is_near = |wanted: &str, term: &str| fuzziness.has(term, wanted);
+                when(self.any_term(field, &mut |term, is_lower| wanted.passes(term, is_lower, is_near)))
             }
             SearchQuery::Intervals { field, source } => self.score_intervals(field, source),
             SearchQuery::Distance(query) => self.score_distance(query),
@@ -167,7 +174,8 @@ impl SearchedDocument<'_> {
             }
         }
         let is_needed = query.must.is_empty() && query.filter.is_empty() && !query.should.is_empty();
-        let needed = minimum_of(query.minimum.as_deref(), query.should.len(), usize::from(is_needed));
+        let minimum = query.minimum.as_ref();
+        let needed = minimum.map_or(usize::from(is_needed), |minimum| minimum.of(query.should.len()));
         if matched < needed {
             return Ok(None);
         }
@@ -187,24 +195,26 @@ impl SearchedDocument<'_> {
         }
     }
 
-    /// Calls `test` with each term of a field, or of all fields: words of texts, whole values of others.
-    fn any_term(&self, field: &str, test: &mut impl FnMut(&str) -> bool) -> bool {
+    /// Calls `test` with each term of a field, or of all fields: words of texts, whole values of others; and
+    /// with true if all terms of the field are in lower case.
+    fn any_term(&self, field: &str, test: &mut impl FnMut(&str, bool) -> bool) -> bool {
         if let Some(value) = self.meta(field) {
-            return test(&value);
+            return test(&value, false);
         }
         if field == "_ignored" {
-            return ignored(self.mappings, self.sent, self.is_log).iter().any(|name| test(name));
+            return ignored(self.mappings, self.sent, self.is_log).iter().any(|name| test(name, false));
         }
         for searched in self.searched_paths(field) {
             if searched.kind() == FieldValueKind::Text {
-                if self.words_at(&searched).any(test) {
+                let is_lower = self.analyzers.of_field(&searched.definition).compared("A") == "a";
+                if self.words_at(&searched).any(&mut |word| test(word, is_lower)) {
                     return true;
                 }
                 continue;
             }
             let values = all_at(self.source, &searched.path).into_iter();
             for value in values.filter(|value| is_searched(&searched.definition, value)) {
-                if test(&text_of(value)) {
+                if test(&text_of(value), false) {
                     return true;
                 }
             }
@@ -214,7 +224,7 @@ impl SearchedDocument<'_> {
 
     /// Words of the texts of a field, divided as the field says.
     fn words_at(&self, searched: &SearchedPath<'_>) -> Rc<PathWords> {
-        self.words.at(self.source, &searched.path, TextDivision::of_field(&searched.definition))
+        self.words.at(self.source, &searched.path, &self.analyzers.of_field(&searched.definition))
     }
 
     /// A text as the values of a field are compared.
@@ -230,16 +240,18 @@ impl SearchedDocument<'_> {
     fn searched_paths(&self, field: &str) -> Vec<SearchedPath<'_>> {
         if field.contains('*') {
             let fields = all_fields(self.mappings).into_iter().filter(|(path, definition)| {
-                definition.get("properties").is_none() && type_of(definition) != "object" && glob(field, path)
+                let kind = type_of(definition);
+                let is_value = definition.get("properties").is_none() && !is_object(kind) && !is_kept(kind);
+                is_value && glob(field, path)
             });
-            let paths = fields.filter_map(|(path, _)| {
-                let (definition, path) = searched_at(self.mappings, &path)?;
-                Some(SearchedPath { definition: Cow::Borrowed(definition), path })
+            let paths = fields.filter_map(|(name, _)| {
+                let (definition, path) = searched_at(self.mappings, &name)?;
+                Some(SearchedPath { definition: Cow::Borrowed(definition), path, name: Some(name) })
             });
             return paths.collect();
         }
         let found = self.field(field);
-        found.map(|(definition, path)| SearchedPath { definition, path }).into_iter().collect()
+        found.map(|(definition, path)| SearchedPath { definition, path, name: None }).into_iter().collect()
     }
 
     /// Definition of a field, and its source path. In `logs` mode a field that the mapping lacks has
@@ -310,13 +322,18 @@ impl SearchedDocument<'_> {
                 text_of(value)
             )));
         }
+        if kind == FieldValueKind::Boolean && !self.is_log && !["true", "false"].contains(&wanted.as_str()) {
+            return Err(Error::IllegalArgument(format!(
+                "failed to create query: Can't parse boolean value [{wanted}], expected [true] or [false]"
+            )));
+        }
         let fold = |text: &str| if ignores_case { text.to_lowercase() } else { text.to_owned() };
         let wanted = match ValueNormalizer::of(definition, self.settings) {
             Some(normalizer) => normalizer.apply(&wanted),
             None => wanted,
         };
         if kind == FieldValueKind::Text {
-            let words = self.words.at(self.source, &source_path, TextDivision::of_field(definition));
+            let words = self.words.at(self.source, &source_path, &self.analyzers.of_field(definition));
             return Ok(match ignores_case {
                 true => words.any(&mut |word| fold(word) == fold(&wanted)),
                 false => words.count(&wanted) > 0,
@@ -347,7 +364,7 @@ impl SearchedDocument<'_> {
         if field == "_ignored" {
             return !ignored(self.mappings, self.sent, self.is_log).is_empty();
         }
-        self.searched_paths(field).iter().any(|SearchedPath { definition, path }| {
+        self.searched_paths(field).iter().any(|SearchedPath { definition, path, .. }| {
             let values = all_at(self.source, path);
             match definition.get("properties") {
                 Some(_) => values.iter().any(|value| has_value(value)),
@@ -366,17 +383,17 @@ impl SearchedDocument<'_> {
         let is_all = field.contains('*');
         let mut best: Option<f64> = None;
         for searched in self.searched_paths(field) {
+            let name = searched.name.as_deref().unwrap_or(field);
             let score = match searched.kind() {
-                FieldValueKind::Text => self.match_words(&searched, &text_of(text), options),
+                FieldValueKind::Text => self.match_words(&searched, &text_of(text), options)?,
                 _ if options.is_prefix => {
                     let wanted = text_of(text);
-                    let wanted = self.normalized(&searched.path, &wanted);
+                    let wanted = self.normalized(name, &wanted);
                     let mut values = all_at(self.source, &searched.path).into_iter();
                     values.any(|value| text_of(value).starts_with(&*wanted)).then_some(1.0)
                 }
                 _ => {
-                    let found = match self.has_term(if is_all { &searched.path } else { field }, text, false)
-                    {
+                    let found = match self.has_term(name, text, false) {
                         Err(_) if options.is_lenient || is_all => false,
                         other => other?,
                     };
@@ -389,36 +406,6 @@ impl SearchedDocument<'_> {
             };
         }
         Ok(best)
-    }
-
-    /// Score of words in a text field. It grows with the share of the text that the words are.
-    fn match_words(&self, searched: &SearchedPath<'_>, text: &str, options: &MatchOptions) -> Option<f64> {
-        let wanted = options.words_of(text, TextDivision::of_search(&searched.definition));
-        if wanted.is_empty() {
-            return options.matches_without_words.then_some(1.0);
-        }
-        let own = self.words_at(searched);
-        let fits = |at: usize, word: &str| options.fits(&wanted, at, word);
-        let length = own.length();
-        if options.is_phrase {
-            let is_there = own.has_phrase(wanted.len(), options.slop, &fits);
-            return is_there.then(|| wanted.len() as f64 / (1.0 + length as f64 / 10.0));
-        }
-        let (mut matched, mut score) = (0, 0.0);
-        for (at, word) in wanted.iter().enumerate() {
-            let count = match options.is_exact(&wanted, at) {
-                true => own.count(word),
-                false => own.count_of(|word| fits(at, word)),
-            };
-            let count = count as f64;
-            if count > 0.0 {
-                matched += 1;
-                score += count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length as f64 / 10.0));
-            }
-        }
-        let otherwise = if options.needs_all { wanted.len() } else { 1 };
-        let needed = minimum_of(options.minimum.as_deref(), wanted.len(), otherwise).max(1);
-        (matched >= needed).then_some(score)
     }
 }
 
@@ -507,6 +494,7 @@ mod tests {
             seq_no: 0,
             mappings,
             settings: &BTreeMap::new(),
+            analyzers: &IndexAnalyzers::default(),
             source,
             sent: source,
             now_ms: NOW_MS,

@@ -18,7 +18,6 @@ use crate::mapping::{all_fields, is_searched, type_of};
 use crate::patterns::glob;
 use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
-use crate::text_division::TextDivision;
 use crate::{Error, scan_limit};
 
 /// Types of fields that a pattern of names finds.
@@ -26,12 +25,13 @@ const TEXT_TYPES: [&str; 6] =
     ["text", "match_only_text", "search_as_you_type", "keyword", "constant_keyword", "wildcard"];
 
 /// Members that change nothing here: there is one way to highlight, and no limit of what it reads.
-const WITHOUT_EFFECT: [&str; 10] = [
+const WITHOUT_EFFECT: [&str; 11] = [
     "type",
     "force_source",
     "phrase_limit",
     "max_analyzed_offset",
     "fragmenter",
+    "fragment_offset",
     "boundary_scanner",
     "boundary_scanner_locale",
     "boundary_chars",
@@ -282,7 +282,12 @@ impl HighlighterField<'_> {
     fn fragments(&mut self, hit: &SearchHit, path: &str) -> Option<Vec<String>> {
         let document = searched(hit);
         let (definition, place) = document.field(path)?;
-        let division = (TextDivision::of_field(&definition), TextDivision::of_search(&definition));
+        let analyzers = document.analyzers;
+        let division = (
+            analyzers.of_field(&definition),
+            analyzers.of_search(&definition),
+            analyzers.of_phrases(&definition),
+        );
         let form = format!("{} {division:?}", type_of(&definition));
         let values = all_at(hit.searched_members(), &place).into_iter();
         let texts: Vec<String> =
@@ -290,7 +295,7 @@ impl HighlighterField<'_> {
         let HighlighterField { options, terms, marks, .. } = self;
         let marks = marks.entry((path.to_owned(), form)).or_insert_with(|| {
             let of_field = terms.iter().filter(|term| !options.needs_field || term.is_of(path));
-            TermMarks::new(of_field, &definition)
+            TermMarks::new(of_field, &definition, analyzers)
         });
         Some(options.shown(&texts, marks))
     }

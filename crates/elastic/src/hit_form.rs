@@ -5,13 +5,12 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::dates::DateText;
 use crate::fields::{all_at, names_of};
 use crate::ignored::ignored;
 use crate::mapping::{field_at, type_of};
-use crate::patterns::glob;
 use crate::request::ElasticParameters;
 use crate::search::SearchHit;
+use crate::shown_fields::{self, AskedField};
 use crate::small_sort::sort_few;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
@@ -23,8 +22,8 @@ pub(crate) struct HitForm {
     pub(crate) shown: Option<SourceFilter>,
     pub(crate) has_version: bool,
     pub(crate) has_seq_no: bool,
-    pub(crate) doc_fields: Vec<(String, Option<String>)>,
-    pub(crate) fields: Vec<(String, Option<String>)>,
+    pub(crate) doc_fields: Vec<AskedField>,
+    pub(crate) fields: Vec<AskedField>,
     pub(crate) stored_fields: Option<Vec<String>>,
     pub(crate) total_as_number: bool,
     pub(crate) total_limit: Option<u64>,
@@ -88,11 +87,13 @@ impl HitForm {
         Ok(true)
     }
 
-    /// Checks that fields are asked for in formats that their types have. Patterns pass over others.
+    /// Checks that fields are asked for in formats that their types have, and as values if they have some.
+    /// Patterns pass over others.
     ///
     /// # Errors
     /// One is not.
     pub(crate) fn check_formats(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
+        shown_fields::check_doc_fields(&self.doc_fields, mappings)?;
         for (field, _) in self.fields.iter().filter(|(_, format)| format.is_some()) {
             let kind = field_at(mappings, field).map(|(definition, _)| type_of(definition));
             if let Some(kind) = kind.filter(|kind| !["date", "date_nanos", "date_range"].contains(kind)) {
@@ -162,37 +163,15 @@ impl HitForm {
     }
 
     fn fields_of(&self, hit: &SearchHit) -> Map<String, Value> {
-        let mut shown = Map::new();
         let mappings = &hit.index.entry.mappings;
-        for (pattern, format) in self.doc_fields.iter().chain(&self.fields) {
-            let paths: Vec<String> = match pattern.contains('*') {
-                true => {
-                    let all = crate::mapping::all_fields(mappings).into_iter();
-                    let leaves =
-                        all.filter(|(path, field)| glob(pattern, path) && type_of(field) != "object");
-                    leaves.map(|(path, _)| path).collect()
-                }
-                false => vec![pattern.clone()],
-            };
-            for path in paths {
-                let Some((field, source_path)) = field_at(mappings, &path) else { continue };
-                let own = field.get("format").and_then(Value::as_str);
-                let one = |value: &&Value| match type_of(field) {
-                    "date" | "date_nanos" => match DateText::parse_value(value, own) {
-                        Some(millis) => {
-                            DateText::write(millis, format.as_deref().or(own), &jiff::tz::TimeZone::UTC)
-                                .into()
-                        }
-                        None => (*value).clone(),
-                    },
-                    _ => (*value).clone(),
-                };
-                let values: Vec<Value> = all_at(&hit.document, &source_path).iter().map(one).collect();
-                if !values.is_empty() {
-                    shown.insert(path, Value::Array(values));
-                }
-            }
-        }
+        let own = SourceFilter::of_mapping(mappings).filter(|_| !self.fields.is_empty());
+        let of_source = match &own {
+            Some(own) if own.is_off => Cow::Owned(Map::new()),
+            Some(own) => Cow::Owned(own.apply(&hit.document)),
+            None => Cow::Borrowed(&hit.document),
+        };
+        let mut shown = shown_fields::doc_values(&self.doc_fields, mappings, &hit.document);
+        shown.extend(shown_fields::values(&self.fields, mappings, &of_source));
         if let Some(names) = &self.stored_fields {
             shown.extend(crate::fields::stored(&hit.index, &hit.document, names));
         }
@@ -201,7 +180,7 @@ impl HitForm {
 }
 
 /// Fields with their formats.
-fn formatted(value: &Value) -> Vec<(String, Option<String>)> {
+fn formatted(value: &Value) -> Vec<AskedField> {
     let one = |value: &Value| match value {
         Value::String(field) => Some((field.clone(), None)),
         Value::Object(of) => {
@@ -262,6 +241,13 @@ impl InnerHits {
     /// Number of hits up to the end of the page.
     pub(crate) fn reach(&self) -> usize {
         self.from.saturating_add(self.size)
+    }
+
+    /// Fields of the order; `None` if the page shows scores, or its order depends on more than fields and
+    /// sequence numbers.
+    pub(crate) fn order_fields(&self) -> Option<Vec<&str>> {
+        let order = self.order.as_ref().filter(|order| !self.tracks_scores && order.is_known())?;
+        Some(order.fields().collect())
     }
 
     /// Positions of the hits that the page reaches, of some.

@@ -11,7 +11,7 @@ use millrace_node::metrics::CountedMetric;
 use serde_json::{Map, Value};
 
 use self::columns::VisitedChunks;
-pub(crate) use self::columns::{RowField, RowSink};
+pub(crate) use self::columns::{RowChooser, RowField, RowRank, RowSink, make_columns};
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::evaluation::{SearchedDocument, SearchedWords};
@@ -153,6 +153,7 @@ fn searched_document<'d>(
         seq_no: stored.seq_no,
         mappings: &index.entry.mappings,
         settings: &index.entry.settings,
+        analyzers: &index.analyzers,
         source: formed.unwrap_or(sent),
         sent,
         now_ms,
@@ -179,7 +180,7 @@ impl HitScan<'_> {
         if self.after.is_some_and(|after| ordinal < after.ordinal) || progress.is_over() {
             return Ok(0);
         }
-        self.query.check_fields(&index.entry.mappings)?;
+        self.query.check_fields(index)?;
         let mut of_query = ReadFields::NONE;
         of_query.add_query(&index.entry.mappings, self.query);
         let fields = &of_query.clone().with(sink.fields(index));
@@ -271,6 +272,7 @@ impl HitScan<'_> {
             place: None,
             collapsed: None,
             inner: Map::new(),
+            row: None,
         }))
     }
 

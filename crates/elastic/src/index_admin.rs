@@ -14,7 +14,7 @@ use crate::patterns::glob;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::service::{ElasticService, existing};
 use crate::writing::WriteAction;
-use crate::{log_settings, mapping, query, templates, typed};
+use crate::{analyzers, log_settings, mapping, query, templates, typed};
 
 /// Makes an index from the body of its request and the templates that match its name.
 ///
@@ -115,7 +115,7 @@ impl DeclaredIndex {
         parts: impl IntoIterator<Item = (PartOrigin, Map<String, Value>)>,
     ) -> Result<Self, Error> {
         let mut declared = DeclaredIndex::default();
-        let (mut given, mut is_given) = (Vec::new(), false);
+        let (mut given, mut given_settings, mut is_given) = (Vec::new(), BTreeMap::new(), false);
         for (origin, part) in parts {
             for (member, value) in part {
                 is_given |= origin == PartOrigin::Given;
@@ -123,6 +123,7 @@ impl DeclaredIndex {
                     ("settings", Value::Object(of)) => {
                         if origin == PartOrigin::Given {
                             check_part(&of)?;
+                            given_settings.extend(flat(&of));
                         }
                         declared.settings.extend(flat(&of));
                     }
@@ -153,6 +154,7 @@ impl DeclaredIndex {
         if is_given {
             mapping::check_limit(&declared.mappings, &declared.settings)?;
         }
+        analyzers::check(&given_settings, &declared.settings)?;
         for part in &given {
             mapping::check_named(part, &declared.mappings, &declared.settings)?;
         }
@@ -251,8 +253,9 @@ pub(crate) fn put(
 ) -> Result<ReplyContent, Error> {
     let body = object_of(&request.body)?;
     let mut change = service.catalog.change()?;
-    create(&mut change, name, body)?;
+    let index = create(&mut change, name, body)?;
     change.commit()?;
+    service.warn(analyzers::notes(&index.entry.settings, &index.entry.mappings));
     ReplyContent::ok(json!({ "acknowledged": true, "shards_acknowledged": true, "index": name }))
 }
 
@@ -338,13 +341,27 @@ pub(crate) fn get(
         let aliases = Some(&index.entry.aliases).filter(|_| is_whole).cloned().unwrap_or_default();
         let mut shown = Map::new();
         shown.insert("aliases".to_owned(), json!(aliases));
-        shown.insert("mappings".to_owned(), Value::Object(index.entry.mappings.clone()));
+        shown.insert("mappings".to_owned(), shown_mappings(index.entry.mappings.clone()));
         shown.extend(shown_settings(&index, parameters, None)?);
         let shown = Value::Object(shown);
         take_answer(&service.answer_memory, &shown)?;
         answer.insert(index.entry.name.clone(), shown);
     }
     ReplyContent::ok(Value::Object(answer))
+}
+
+/// Mappings as they are shown: `dynamic` is a text, also where it was sent as true or false.
+fn shown_mappings(mut mappings: Map<String, Value>) -> Value {
+    spell_dynamic(&mut mappings);
+    Value::Object(mappings)
+}
+
+fn spell_dynamic(object: &mut Map<String, Value>) {
+    if let Some(dynamic) = object.get_mut("dynamic").filter(|dynamic| dynamic.is_boolean()) {
+        *dynamic = dynamic.to_string().into();
+    }
+    let properties = object.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten();
+    properties.filter_map(|(_, field)| field.as_object_mut()).for_each(spell_dynamic);
 }
 
 /// `HEAD` of indexes.
@@ -368,7 +385,7 @@ pub(crate) fn get_mapping(
     let mut answer = Map::new();
     for index in observed_indexes(service, parameters, expression)? {
         let index = index?;
-        let shown = json!({ "mappings": index.entry.mappings });
+        let shown = json!({ "mappings": shown_mappings(index.entry.mappings.clone()) });
         take_answer(&service.answer_memory, &shown)?;
         answer.insert(index.entry.name.clone(), shown);
     }
@@ -390,7 +407,7 @@ pub(crate) fn get_field_mapping(
         for (path, field) in mapping::all_fields(&index.entry.mappings) {
             let kind = mapping::type_of(field);
             let is_meant = fields.split(',').any(|pattern| glob(pattern, &path));
-            if !is_meant || ["object", "nested"].contains(&kind) {
+            if !is_meant || mapping::is_object(kind) {
                 continue;
             }
             let mut field = field.clone();
@@ -462,7 +479,8 @@ pub(crate) fn put_mapping(
                 entry.name
             )));
         }
-        change.put_index(entry)?;
+        let index = change.put_index(entry)?;
+        service.warn(analyzers::notes(&index.entry.settings, &index.entry.mappings));
     }
     change.commit()?;
     ReplyContent::ok(json!({ "acknowledged": true }))

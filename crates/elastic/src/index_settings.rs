@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use self::known_settings::check_names;
 use crate::Error;
+use crate::analyzers;
 use crate::catalog::OpenIndex;
 use crate::cluster_admin::VERSION;
 use crate::dates::DateText;
@@ -271,7 +272,11 @@ pub(crate) fn put_settings(
                 entry.settings.insert(name.clone(), value.clone());
             }
         }
+        analyzers::check(&settings, &entry.settings)?;
         let index = change.put_index(entry)?;
+        if settings.keys().any(|name| name.starts_with("index.analysis.")) {
+            service.warn(analyzers::notes(&index.entry.settings, &index.entry.mappings));
+        }
         if !index.hides_writes() {
             shown.push(index);
         }

@@ -9,6 +9,7 @@ mod parsing;
 use serde_json::Value;
 
 use crate::Error;
+use crate::analyzers::IndexAnalyzers;
 use crate::evaluation::{FieldValueKind, SearchedDocument, kind_of};
 use crate::fields::each_at;
 use crate::mapping::type_of;
@@ -48,7 +49,8 @@ pub(crate) enum IntervalSource {
     /// Words of a text.
     Words {
         text: String,
-        analyzer: Option<TextDivision>,
+        /// Name of the analyzer, in the place of that of the field.
+        analyzer: Option<String>,
         order: IntervalOrder,
         gaps_max: Option<usize>,
     },
@@ -166,33 +168,59 @@ fn unordered(lists: &[Vec<WordInterval>]) -> Vec<WordInterval> {
 }
 
 /// Words of a field of a document, by their positions.
-struct PlacedWords {
+struct PlacedWords<'a> {
     words: Vec<(usize, String)>,
     division: TextDivision,
     of_search: TextDivision,
+    analyzers: &'a IndexAnalyzers,
 }
 
-impl PlacedWords {
+impl PlacedWords<'_> {
     /// Places of the words that pass a test.
-    fn places(&self, test: impl Fn(&str) -> bool) -> Vec<WordInterval> {
+    fn places(&self, test: impl Fn(&String) -> bool) -> Vec<WordInterval> {
         let fitting = self.words.iter().filter(|(_, word)| test(word));
-        fitting.map(|(position, _)| WordInterval::at(*position)).collect()
+        let mut found: Vec<WordInterval> = fitting.map(|(position, _)| WordInterval::at(*position)).collect();
+        // Several words may be at one position.
+        found.dedup();
+        found
     }
 }
 
 impl IntervalSource {
+    /// Checks that an index has all analyzers that the source names.
+    ///
+    /// # Errors
+    /// It has no analyzer of a name.
+    pub(crate) fn check_analyzers(&self, analyzers: &IndexAnalyzers) -> Result<(), Error> {
+        match self {
+            IntervalSource::Words { analyzer: Some(name), .. } => analyzers.of_request(name).map(drop),
+            IntervalSource::All { sources, .. } | IntervalSource::Any(sources) => {
+                sources.iter().try_for_each(|source| source.check_analyzers(analyzers))
+            }
+            IntervalSource::Filtered { source, by, .. } => {
+                source.check_analyzers(analyzers)?;
+                by.check_analyzers(analyzers)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Stretches of the words of a field.
     ///
     /// # Errors
     /// A text has more words than are combined.
-    fn find(&self, field: &PlacedWords) -> Result<Vec<WordInterval>, Error> {
+    fn find(&self, field: &PlacedWords<'_>) -> Result<Vec<WordInterval>, Error> {
         match self {
             IntervalSource::Words { text, analyzer, order, gaps_max } => {
-                let words = analyzer.unwrap_or(field.of_search).words(text);
+                let named = analyzer.as_deref().and_then(|name| field.analyzers.named(name));
+                let words = named.as_ref().unwrap_or(&field.of_search).words(text);
                 check_number(words.len())?;
+                // Where an analyzer has left a word out, any may be.
+                let positions = (0..words.len()).map(|at| words.at(at)).filter(|words| !words.is_empty());
+                let positions: Vec<&[String]> = positions.collect();
                 let lists: Vec<Vec<WordInterval>> =
-                    words.iter().map(|wanted| field.places(|word| word == wanted)).collect();
-                Ok(combined(&words, lists, *order, *gaps_max))
+                    positions.iter().map(|wanted| field.places(|word| wanted.contains(word))).collect();
+                Ok(combined(&positions, lists, *order, *gaps_max))
             }
             IntervalSource::Prefix(prefix) => {
                 let prefix = field.division.compared(prefix);
@@ -298,17 +326,15 @@ impl SearchedDocument<'_> {
                 type_of(&definition)
             )));
         }
-        let (division, of_search) =
-            (TextDivision::of_field(&definition), TextDivision::of_search(&definition));
+        let analyzers = self.analyzers;
+        let (division, of_search) = (analyzers.of_field(&definition), analyzers.of_search(&definition));
         let (mut words, mut position) = (Vec::new(), 0);
         each_at(self.source, &place, &mut |value: &Value| {
-            for word in division.words(&text_of(value)) {
-                words.push((position, word));
-                position += 1;
-            }
-            position += VALUE_GAP;
+            let own = division.words(&text_of(value));
+            words.extend(own.placed().map(|(at, word)| (position + at, word.clone())));
+            position += own.len() + VALUE_GAP;
         });
-        let found = source.find(&PlacedWords { words, division, of_search })?;
+        let found = source.find(&PlacedWords { words, division, of_search, analyzers })?;
         let weight: f64 = found.iter().map(|interval| 1.0 / (1.0 + interval.gaps.max(0) as f64)).sum();
         Ok((!found.is_empty()).then(|| weight / (weight + 1.0)))
     }

@@ -106,6 +106,49 @@ impl HitRank {
     }
 }
 
+/// Rank of a hit as far as it is known without the document.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownRank {
+    /// The first keys.
+    pub(crate) sort: Vec<HitSortKey>,
+    /// True if there are no others.
+    pub(crate) is_whole: bool,
+    /// Score by which hits are compared where there is no other order. All hits of the index have it; `None`
+    /// if it is not known.
+    pub(crate) score: Option<f64>,
+    pub(crate) ordinal: usize,
+    pub(crate) seq_no: i64,
+}
+
+impl KnownRank {
+    /// Order of the hit and another one. Equal are those that are, and those of which it is not known.
+    fn compare(
+        &self,
+        order: Option<&HitOrder>,
+        other: (&[HitSortKey], f64),
+        (ordinal, seq_no): (usize, i64),
+    ) -> Ordering {
+        let by_value = match (order, self.score) {
+            (Some(order), _) => order.compare(&self.sort, other.0),
+            (None, Some(score)) => other.1.total_cmp(&score),
+            (None, None) if ordinal == self.ordinal => Ordering::Equal,
+            (None, None) => return Ordering::Equal,
+        };
+        let by_place = if self.is_whole { self.place().cmp(&(ordinal, seq_no)) } else { Ordering::Equal };
+        by_value.then(by_place)
+    }
+
+    /// Order of the hit and another one of its index.
+    pub(crate) fn compare_in_index(&self, other: &KnownRank, order: Option<&HitOrder>) -> Ordering {
+        let by_value = order.map_or(Ordering::Equal, |order| order.compare(&self.sort, &other.sort));
+        by_value.then(self.seq_no.cmp(&other.seq_no))
+    }
+
+    fn place(&self) -> (usize, i64) {
+        (self.ordinal, self.seq_no)
+    }
+}
+
 /// Last hit before those that are wanted.
 #[derive(Debug, Clone)]
 pub(crate) enum HitStart {
@@ -227,9 +270,42 @@ impl<'s> KeptHits<'s> {
         self.hits.peek().filter(|_| is_full).map(|last| &last.hit)
     }
 
+    /// Keys of the last hit before those that are wanted.
+    pub(crate) fn start(&self) -> Option<&[HitSortKey]> {
+        self.span.after.as_ref().map(|after| match after {
+            HitStart::Keys(sort) => sort.as_slice(),
+            HitStart::Rank(rank) => rank.sort.as_slice(),
+        })
+    }
+
     /// Notes that there is a hit after those that are kept.
     pub(crate) fn pass_over(&mut self) {
         self.is_cut = true;
+    }
+
+    /// True if a hit of this rank is not kept, whatever its document is. If that is because it comes after
+    /// those that are, this is noted.
+    pub(crate) fn passes_over(&mut self, rank: &KnownRank) -> bool {
+        let from_start = match (&self.span.after, self.order) {
+            // Those that are equal to it are not wanted.
+            (Some(HitStart::Keys(sort)), Some(order)) => match order.compare(&rank.sort, sort) {
+                Ordering::Equal if rank.is_whole => Ordering::Less,
+                by_keys => by_keys,
+            },
+            (Some(HitStart::Rank(start)), order) => {
+                rank.compare(order, (&start.sort, start.score), (start.ordinal, start.seq_no))
+            }
+            (Some(HitStart::Keys(_)), None) | (None, _) => Ordering::Greater,
+        };
+        if from_start == Ordering::Less {
+            return true;
+        }
+        let is_after = self.last().is_some_and(|last| {
+            let place = (last.ordinal, last.stored.seq_no);
+            rank.compare(self.order, (&last.sort, last.score), place) == Ordering::Greater
+        });
+        self.is_cut |= is_after;
+        is_after
     }
 
     /// Adds a hit whose keys are known.

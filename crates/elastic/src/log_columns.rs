@@ -10,6 +10,7 @@
 
 mod builder;
 mod classes;
+mod lately;
 mod rows;
 
 use std::borrow::Cow;
@@ -17,13 +18,15 @@ use std::sync::Arc;
 
 use memchr::memmem::Finder;
 use millrace_column::ChunkIdentity;
-use quick_cache::Weighter;
+use quick_cache::{UnitWeighter, Weighter};
 use serde_json::{Map, Value};
 
 pub(crate) use self::builder::ColumnBuilder;
 pub(crate) use self::classes::{RowDimension, RowTally};
+use self::lately::ReadLately;
 pub(crate) use self::rows::RowSet;
 use crate::Error;
+use crate::catalog::now_ms;
 use crate::partitions::TimeSpan;
 use crate::read_fields::ReadFields;
 
@@ -34,6 +37,8 @@ pub(crate) enum LogColumnName {
     Members(Vec<String>),
     /// Times at a source path, by the format of the field.
     Times { source_path: String, format: Option<String> },
+    /// Sequence numbers of the documents.
+    SeqNos,
 }
 
 impl LogColumnName {
@@ -42,6 +47,7 @@ impl LogColumnName {
         match self {
             LogColumnName::Members(source_paths) => ReadFields::At(source_paths.clone()),
             LogColumnName::Times { source_path, .. } => ReadFields::At(vec![source_path.clone()]),
+            LogColumnName::SeqNos => ReadFields::NONE,
         }
     }
 
@@ -52,6 +58,7 @@ impl LogColumnName {
             LogColumnName::Times { source_path, format } => {
                 source_path.len() + format.as_ref().map_or(0, String::len)
             }
+            LogColumnName::SeqNos => 0,
         }
     }
 }
@@ -61,6 +68,7 @@ impl LogColumnName {
 pub(crate) enum LogColumn {
     Members(MemberColumn),
     Times(TimeColumn),
+    SeqNos(Vec<i64>),
     /// Not made: a row has no time or several, or the values take too much memory.
     Unfit,
 }
@@ -71,6 +79,7 @@ impl LogColumn {
         match self {
             LogColumn::Members(column) => column.bytes,
             LogColumn::Times(column) => column.millis.len() * size_of::<i64>(),
+            LogColumn::SeqNos(numbers) => numbers.len() * size_of::<i64>(),
             LogColumn::Unfit => 0,
         }
     }
@@ -272,8 +281,13 @@ fn add_parts(own: &mut Value, other: &Value) {
     }
 }
 
-/// Columns that were made lately, up to a number of bytes.
-pub(crate) struct LogColumnCache(quick_cache::sync::Cache<LogColumnKey, Arc<LogColumn>, LogColumnWeigher>);
+/// Columns that were made lately, up to a number of bytes, and the names of those that searches have read.
+pub(crate) struct LogColumnCache {
+    columns: quick_cache::sync::Cache<LogColumnKey, Arc<LogColumn>, LogColumnWeigher>,
+    /// Columns that were made ahead of searches, those that were dropped since among them.
+    made_ahead: quick_cache::sync::Cache<LogColumnKey, ()>,
+    read: ReadLately,
+}
 
 type LogColumnKey = (ChunkIdentity, Arc<LogColumnName>);
 
@@ -281,6 +295,9 @@ type LogColumnKey = (ChunkIdentity, Arc<LogColumnName>);
 const ENTRY_BYTES: usize = 192;
 /// Number of entries for which the tables of the cache are made at first; they grow when they must.
 const ENTRIES_FIRST: usize = 256;
+
+/// Columns that are known to have been made ahead of searches, at most.
+const AHEAD_MAX: u64 = 1 << 16;
 
 #[derive(Clone)]
 struct LogColumnWeigher;
@@ -293,15 +310,44 @@ impl Weighter<LogColumnKey, Arc<LogColumn>> for LogColumnWeigher {
 
 impl LogColumnCache {
     pub(crate) fn new(bytes: u64) -> Self {
-        LogColumnCache(quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, bytes, LogColumnWeigher))
+        let columns = quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, bytes, LogColumnWeigher);
+        let made_ahead = quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, AHEAD_MAX, UnitWeighter);
+        LogColumnCache { columns, made_ahead, read: ReadLately::default() }
     }
 
     pub(crate) fn get(&self, chunk: ChunkIdentity, name: &Arc<LogColumnName>) -> Option<Arc<LogColumn>> {
-        self.0.get(&(chunk, Arc::clone(name)))
+        self.columns.get(&(chunk, Arc::clone(name)))
     }
 
     pub(crate) fn insert(&self, chunk: ChunkIdentity, name: &Arc<LogColumnName>, column: Arc<LogColumn>) {
-        self.0.insert((chunk, Arc::clone(name)), column);
+        self.columns.insert((chunk, Arc::clone(name)), column);
+    }
+
+    /// True if it lacks a column that was not made ahead of searches before. Those that have no room here
+    /// would otherwise be made again and again.
+    pub(crate) fn is_wanted_ahead(&self, chunk: ChunkIdentity, name: &Arc<LogColumnName>) -> bool {
+        let key = (chunk, Arc::clone(name));
+        !self.columns.contains_key(&key) && !self.made_ahead.contains_key(&key)
+    }
+
+    /// Notes that a column is made ahead of searches.
+    pub(crate) fn note_ahead(&self, chunk: ChunkIdentity, name: &Arc<LogColumnName>) {
+        self.made_ahead.insert((chunk, Arc::clone(name)), ());
+    }
+
+    /// Notes that a search reads columns of an index, by its id.
+    pub(crate) fn note_read<'n>(&self, index: &str, names: impl Iterator<Item = &'n Arc<LogColumnName>>) {
+        self.read.note(index, names, now_ms());
+    }
+
+    /// True if searches have read columns lately, and some are kept.
+    pub(crate) fn is_read(&self) -> bool {
+        self.columns.capacity() > 0 && !self.read.is_empty(now_ms())
+    }
+
+    /// Columns of an index that searches have read lately.
+    pub(crate) fn read_of(&self, index: &str) -> Vec<Arc<LogColumnName>> {
+        self.read.of(index, now_ms())
     }
 }
 
@@ -315,7 +361,7 @@ mod tests {
     fn column(source_paths: &[&str], documents: &[Value]) -> LogColumn {
         let source_paths = source_paths.iter().map(|source_path| (*source_path).to_owned()).collect();
         let mut builder = ColumnBuilder::new(&LogColumnName::Members(source_paths));
-        documents.iter().for_each(|document| builder.push(document.as_object().expect("an object")));
+        documents.iter().for_each(|document| builder.push(document.as_object().expect("an object"), 0));
         builder.finish()
     }
 
@@ -410,7 +456,7 @@ mod tests {
         let times = |values: &[Value]| {
             let mut builder = ColumnBuilder::new(&name);
             for value in values {
-                builder.push(json!({ "t": value }).as_object().expect("an object"));
+                builder.push(json!({ "t": value }).as_object().expect("an object"), 0);
             }
             builder.finish()
         };

@@ -20,6 +20,31 @@ use crate::dates::DateText;
 use crate::query::text_of;
 use crate::searched_form::is_formed;
 
+/// Types whose values are kept, shown, and known to exist: no other query, order or aggregation reads them.
+const KEPT_TYPES: [&str; 11] = [
+    "aggregate_metric_double",
+    "binary",
+    "geo_point",
+    "geo_shape",
+    "histogram",
+    "point",
+    "rank_feature",
+    "rank_features",
+    "shape",
+    "xy_point",
+    "xy_shape",
+];
+
+/// True if no query, order or aggregation reads the values of a type.
+pub(crate) fn is_kept(kind: &str) -> bool {
+    KEPT_TYPES.contains(&kind)
+}
+
+/// True for the types of objects with fields.
+pub(crate) fn is_object(kind: &str) -> bool {
+    matches!(kind, "object" | "nested" | "passthrough")
+}
+
 /// Depth of objects in a document.
 const DEPTH_MAX: usize = 20;
 
@@ -39,7 +64,7 @@ pub(crate) fn searched_at<'m>(
     path: &str,
 ) -> Option<(&'m Map<String, Value>, String)> {
     let (definition, source_path, target) = found_at(mappings, path)?;
-    let own = target.unwrap_or(path);
+    let own = target.as_deref().unwrap_or(path);
     match is_formed(definition) || is_part_of_formed(mappings, own, &source_path) {
         true => Some((definition, own.to_owned())),
         false => Some((definition, source_path)),
@@ -56,15 +81,44 @@ pub(crate) fn is_part_of_formed(mappings: &Map<String, Value>, path: &str, sourc
 fn found_at<'m>(
     mappings: &'m Map<String, Value>,
     path: &str,
-) -> Option<(&'m Map<String, Value>, String, Option<&'m str>)> {
-    let (definition, source_path) = declared_at(mappings, path)?;
+) -> Option<(&'m Map<String, Value>, String, Option<String>)> {
+    let Some((definition, source_path)) = declared_at(mappings, path) else {
+        // A field of an object that passes its fields through has a name without that of the object, too.
+        return passed_through(mappings).into_iter().find_map(|object| {
+            let own = format!("{object}.{path}");
+            let (definition, source_path) = declared_at(mappings, &own)?;
+            Some((definition, source_path, Some(own)))
+        });
+    };
     if type_of(definition) != "alias" {
         return Some((definition, source_path, None));
     }
     let target = definition.get("path").and_then(Value::as_str).unwrap_or_default();
     let (definition, source_path) =
         declared_at(mappings, target).filter(|(field, _)| type_of(field) != "alias")?;
-    Some((definition, source_path, Some(target)))
+    Some((definition, source_path, Some(target.to_owned())))
+}
+
+/// Paths of the objects that pass their fields through, by their priority.
+fn passed_through(mappings: &Map<String, Value>) -> Vec<String> {
+    fn walk(properties: Option<&Value>, before: &str, found: &mut Vec<(u64, String)>) {
+        for (name, field) in properties.and_then(Value::as_object).into_iter().flatten() {
+            let Some(field) = field.as_object() else { continue };
+            let kind = type_of(field);
+            if !is_object(kind) || kind == "nested" {
+                continue;
+            }
+            let path = if before.is_empty() { name.clone() } else { format!("{before}.{name}") };
+            walk(field.get("properties"), &path, found);
+            if kind == "passthrough" {
+                found.push((field.get("priority").and_then(Value::as_u64).unwrap_or_default(), path));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(mappings.get("properties"), "", &mut found);
+    found.sort_by_key(|(priority, _)| std::cmp::Reverse(*priority));
+    found.into_iter().map(|(_, path)| path).collect()
 }
 
 fn declared_at<'m>(mappings: &'m Map<String, Value>, path: &str) -> Option<(&'m Map<String, Value>, String)> {
@@ -127,6 +181,14 @@ pub(crate) fn all_fields(mappings: &Map<String, Value>) -> Vec<(String, &Map<Str
     let mut all = Vec::new();
     walk(mappings.get("properties"), "", &mut all);
     all
+}
+
+/// Path of the innermost nested object around a field.
+pub(crate) fn nested_around<'p>(mappings: &Map<String, Value>, path: &'p str) -> Option<&'p str> {
+    let mut outer = path.rmatch_indices('.').map(|(end, _)| &path[..end]);
+    outer.find(|outer| {
+        declared_at(mappings, outer).is_some_and(|(definition, _)| type_of(definition) == "nested")
+    })
 }
 
 /// Number of all fields, multi-fields included.
@@ -238,12 +300,30 @@ pub(crate) fn check_searchable(mappings: &Map<String, Value>, path: &str) -> Res
     )))
 }
 
+/// Checks that a query can compare the values of the field at a path.
+///
+/// # Errors
+/// They are of a type whose values are kept, and no more.
+pub(crate) fn check_compared(mappings: &Map<String, Value>, path: &str) -> Result<(), Error> {
+    match field_at(mappings, path).map(|(field, _)| type_of(field)).filter(|kind| is_kept(kind)) {
+        Some(kind) => Err(Error::IllegalArgument(format!(
+            "failed to create query: the values of [{path}] are of type [{kind}], which is kept and shown here; of queries there \
+             is [exists]"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Checks that the values of the field at a path can be sorted and aggregated.
 ///
 /// # Errors
-/// Its mapping says that they cannot.
+/// Its mapping says that they cannot, or their type does.
 pub(crate) fn check_doc_values(mappings: &Map<String, Value>, path: &str) -> Result<(), Error> {
     match field_at(mappings, path) {
+        Some((field, _)) if is_kept(type_of(field)) => Err(Error::IllegalArgument(format!(
+            "[{path}] is of type [{}], whose values are kept and shown here, and neither sorted nor aggregated",
+            type_of(field)
+        ))),
         Some((field, _)) if !is_on(field, "doc_values") => Err(Error::IllegalArgument(format!(
             "Can't load fielddata on [{path}] because fielddata is unsupported on fields of type [{}]. Use doc values \
              instead.",
@@ -320,11 +400,38 @@ pub(crate) fn check_value(
                 )),
             }
         }
+        "histogram" => {
+            let list = |name: &str| value.get(name).and_then(Value::as_array);
+            match (list("values"), list("counts")) {
+                (Some(values), Some(counts))
+                    if values.len() == counts.len()
+                        && values.iter().all(Value::is_number)
+                        && counts.iter().all(Value::is_u64) =>
+                {
+                    Ok(())
+                }
+                _ => illegal("a histogram has numbers as [values], and as many [counts]".to_owned()),
+            }
+        }
+        "rank_feature" if number().is_none_or(|number| number <= 0.0) => {
+            illegal(format!("a rank feature is a positive number, and [{}] is not", shown()))
+        }
+        "rank_features" | "aggregate_metric_double"
+            if !value.as_object().is_some_and(|members| members.values().all(Value::is_number)) =>
+        {
+            illegal(format!("an object of numbers is expected, found [{}]", shown()))
+        }
+        "geo_shape" | "shape" | "xy_shape" if !value.is_object() && !value.is_string() => {
+            illegal(format!("a shape is an object or a text, and [{}] is neither", shown()))
+        }
         "ip" => match value.as_str().map(|text| text.parse::<std::net::IpAddr>()) {
             Some(Ok(_)) => Ok(()),
             _ => illegal(format!("'{}' is not an IP string literal.", shown())),
         },
-        "text" | "keyword" | "wildcard" | "match_only_text" | "constant_keyword" if value.is_object() => {
+        "text" | "keyword" | "wildcard" | "match_only_text" | "constant_keyword" | "counted_keyword"
+        | "version" | "token_count" | "search_as_you_type"
+            if value.is_object() =>
+        {
             illegal("Can't get text on a START_OBJECT at 1:1".to_owned())
         }
         "constant_keyword" => match field.get("value").map(text_of) {

@@ -167,6 +167,7 @@ pub(crate) fn part_hits(hit: &SearchHit, path: &str) -> Vec<SearchHit> {
         place: Some(NestedPlace { path: path.to_owned(), offset }),
         collapsed: hit.collapsed.clone(),
         inner: Map::new(),
+        row: None,
     };
     all.enumerate().map(one).collect()
 }

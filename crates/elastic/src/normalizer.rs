@@ -42,7 +42,7 @@ impl NormalizerStep {
 }
 
 /// A text with letters of ASCII in the place of those that are written with them.
-fn ascii(text: &str) -> String {
+pub(crate) fn ascii(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

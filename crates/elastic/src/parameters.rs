@@ -88,6 +88,9 @@ const WRITE: &[&str] = &[
     "wait_for_active_shards",
 ];
 
+/// Writes with a document, whose errors never show it.
+const SHOWN_ON_ERROR: &[&str] = &["include_source_on_error"];
+
 /// Writes of the documents that a query finds.
 const BY_QUERY: &[&str] = &[
     "conflicts",
@@ -161,18 +164,18 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
         ("_count", _) => vec![COUNT, NAMES, TEXT_QUERY],
         ("_msearch", _) => vec![MULTI_SEARCH, NAMES],
         ("_field_caps", _) => vec![NAMES, &["fields", "include_unmapped"]],
-        ("_analyze" | "_resolve", _) => vec![NAMES],
+        ("_analyze" | "_migration" | "_resolve", _) => vec![NAMES],
         ("_validate", _) => vec![NAMES, TEXT_QUERY, &["all_shards", "explain", "rewrite"]],
         ("_delete_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY],
         ("_update_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY, &["pipeline"]],
         ("_reindex", _) => vec![REINDEX],
-        ("_bulk", _) => vec![WRITE, SHOWN, &["batch_size", "batch_interval"]],
+        ("_bulk", _) => vec![WRITE, SHOWN, SHOWN_ON_ERROR, &["batch_size", "batch_interval"]],
         ("_mget", _) => vec![GET, SHOWN],
         ("_source", _) => vec![GET, SHOWN],
         ("_doc", _) if is_read => vec![GET, SHOWN],
         ("_doc", _) if request.method == "DELETE" => vec![WRITE, CONDITION],
-        ("_doc" | "_create", _) => vec![WRITE, CONDITION, &["op_type"]],
-        ("_update", _) => vec![WRITE, CONDITION, SHOWN, &["retry_on_conflict"]],
+        ("_doc" | "_create", _) => vec![WRITE, CONDITION, SHOWN_ON_ERROR, &["op_type"]],
+        ("_update", _) => vec![WRITE, CONDITION, SHOWN, SHOWN_ON_ERROR, &["retry_on_conflict"]],
         ("_mapping" | "_mappings", _) => vec![NAMES, ADMIN, &["include_defaults", "write_index_only"]],
         ("_settings", _) => vec![NAMES, ADMIN, SETTINGS],
         ("_refresh" | "_flush" | "_forcemerge", _) => vec![NAMES, MERGE],
@@ -214,6 +217,9 @@ fn check_values(parameters: &ElasticParameters) -> Result<(), Error> {
             )));
         }
     }
+    for name in SHOWN_ON_ERROR {
+        parameters.flag(name)?;
+    }
     for text in TIMES.iter().filter_map(|name| parameters.get(name)) {
         duration_of(text)?;
     }
@@ -223,6 +229,17 @@ fn check_values(parameters: &ElasticParameters) -> Result<(), Error> {
         Some(text) if text.parse::<u32>().is_err() => {
             Err(Error::IllegalArgument(format!("cannot parse ActiveShardCount[{text}]")))
         }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that a form of the answer is asked for that there is. Tables have others.
+fn check_format(request: &ElasticRequest, parameters: &ElasticParameters) -> Result<(), Error> {
+    let is_table = request.path.trim_start_matches('/').starts_with("_cat");
+    match parameters.get("format").filter(|format| !is_table && !format.is_empty()) {
+        Some(format) if !["json", "application/json"].contains(&format) => Err(Error::NotAcceptable(
+            format!("[format] is [{format}] and is not supported; answers are [json]"),
+        )),
         _ => Ok(()),
     }
 }
@@ -237,7 +254,10 @@ pub(crate) fn check(request: &ElasticRequest, parameters: &ElasticParameters) ->
     let unknown: Vec<String> =
         parameters.names().filter(|name| !is_known(name)).map(|name| format!("[{name}]")).collect();
     match unknown.as_slice() {
-        [] => check_values(parameters),
+        [] => {
+            check_format(request, parameters)?;
+            check_values(parameters)
+        }
         several => Err(Error::IllegalArgument(format!(
             "request [{}] contains unrecognized parameter{}: {}",
             request.path,
@@ -285,6 +305,10 @@ mod tests {
             "GET /a/_validate/query?q=b&explain",
             "GET /_resolve/index/a?expand_wildcards=all",
             "GET /_nothing?what=ever",
+            "POST /_bulk?include_source_on_error=false&filter_path=errors",
+            "POST /a/_update/1?include_source_on_error=true",
+            "GET /a/_search?format=json",
+            "GET /_cat/indices?format=text",
         ] {
             check_one(request, Ok(()));
         }
@@ -314,6 +338,11 @@ mod tests {
                 "failed to parse setting [timeout] with value [soon] as a time value: unit is missing or unrecognized",
             ),
             ("POST /_bulk?lang=painless", "request [/_bulk] contains unrecognized parameter: [lang]"),
+            (
+                "POST /_bulk?include_source_on_error=maybe",
+                "Failed to parse value [maybe] as only [true] or [false] are allowed.",
+            ),
+            ("GET /a/_search?format=yaml", "[format] is [yaml] and is not supported; answers are [json]"),
             ("PUT /a/_doc/1?ttl=1d", "request [/a/_doc/1] contains unrecognized parameter: [ttl]"),
             (
                 "PUT /a/_settings?write_index_only=true",

@@ -251,7 +251,7 @@ impl LogPartition {
     }
 
     /// True if it took documents in the last `within_ms`.
-    fn was_open_in(&self, now_ms: u64, within_ms: u64) -> bool {
+    pub(crate) fn was_open_in(&self, now_ms: u64, within_ms: u64) -> bool {
         let closed_ms = self.state.lock().entry.closed_ms;
         closed_ms.is_none_or(|closed_ms| now_ms.saturating_sub(closed_ms) < within_ms)
     }

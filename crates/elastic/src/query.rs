@@ -9,17 +9,18 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use self::kinds::OF_ONE_FIELD;
 use crate::Error;
+use crate::catalog::OpenIndex;
 use crate::evaluation::number_of;
 use crate::intervals::IntervalSource;
-use crate::mapping::check_searchable;
+use crate::mapping::{check_compared, check_searchable};
+use crate::minimum_match::MinimumMatch;
 use crate::nested::NestedQuery;
 use crate::query_distance::DistanceQuery;
 use crate::query_functions::FunctionQuery;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
-use crate::query_terms::{FuzzyTerms, TermPattern};
+use crate::query_terms::{FuzzyTerms, TermCase, TermPattern};
 use crate::query_text::{self, BoostedField};
-use crate::text_division::TextDivision;
 use crate::unread::sent_json;
 
 /// Clauses of a query, or terms of one.
@@ -52,12 +53,12 @@ pub(crate) enum SearchQuery {
     Prefix {
         field: String,
         value: String,
-        ignores_case: bool,
+        case: TermCase,
     },
     Wildcard {
         field: String,
         value: String,
-        ignores_case: bool,
+        case: TermCase,
     },
     Regexp {
         field: String,
@@ -66,6 +67,7 @@ pub(crate) enum SearchQuery {
     Fuzzy {
         field: String,
         value: String,
+        case: TermCase,
         fuzziness: FuzzyTerms,
     },
     /// Words of a field by their order and their distance.
@@ -121,34 +123,59 @@ impl SearchQuery {
         }
     }
 
-    /// Calls `visit` with the name or the pattern of each field that it looks for values in.
-    pub(crate) fn each_field<'q>(&'q self, visit: &mut impl FnMut(&'q str)) {
+    /// Checks that all fields that it names can be searched in an index, and that the index has all analyzers
+    /// that it names.
+    ///
+    /// # Errors
+    /// The mapping says of a field that it cannot, or there is no such analyzer.
+    pub(crate) fn check_fields(&self, index: &OpenIndex) -> Result<(), Error> {
+        let mappings = &index.entry.mappings;
+        let all = |queries: &[SearchQuery]| queries.iter().try_for_each(|query| query.check_fields(index));
         match self {
-            SearchQuery::Exists(_) => {}
+            SearchQuery::All | SearchQuery::None | SearchQuery::Ids(_) | SearchQuery::Exists(_) => Ok(()),
+            SearchQuery::Match { field, options, .. } => {
+                let name = options.analyzer.as_deref();
+                name.map_or(Ok(()), |name| index.analyzers.of_request(name).map(drop))?;
+                check_compared(mappings, field)?;
+                check_searchable(mappings, field)
+            }
+            SearchQuery::Intervals { field, source } => {
+                source.check_analyzers(&index.analyzers)?;
+                check_searchable(mappings, field)
+            }
+            SearchQuery::Terms { field, .. }
+            | SearchQuery::Range { field, .. }
+            | SearchQuery::Prefix { field, .. }
+            | SearchQuery::Wildcard { field, .. }
+            | SearchQuery::Regexp { field, .. }
+            | SearchQuery::Fuzzy { field, .. } => {
+                check_compared(mappings, field)?;
+                check_searchable(mappings, field)
+            }
+            SearchQuery::Distance(DistanceQuery { field, .. }) => check_searchable(mappings, field),
             SearchQuery::Bool(query) => {
                 let clauses = [&query.must, &query.filter, &query.must_not, &query.should];
-                clauses.into_iter().flatten().for_each(|query| query.each_field(visit));
+                clauses.into_iter().try_for_each(|clauses| all(clauses))
             }
-            SearchQuery::Best { queries, .. } => queries.iter().for_each(|query| query.each_field(visit)),
-            SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => query.each_field(visit),
-            SearchQuery::Nested(nested) => nested.query.each_field(visit),
-            SearchQuery::Functions(query) => query.query.each_field(visit),
-            leaf => leaf.single_field().into_iter().for_each(visit),
+            SearchQuery::Best { queries, .. } => all(queries),
+            SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => query.check_fields(index),
+            SearchQuery::Nested(nested) => nested.query.check_fields(index),
+            SearchQuery::Functions(query) => query.query.check_fields(index),
         }
     }
 
-    /// Checks that all fields that it names can be searched in an index.
-    ///
-    /// # Errors
-    /// The mapping says of one that it cannot.
-    pub(crate) fn check_fields(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
-        let mut outcome = Ok(());
-        self.each_field(&mut |field| {
-            if outcome.is_ok() {
-                outcome = check_searchable(mappings, field);
-            }
-        });
-        outcome
+    /// True if a clause has a name, which hits that match it show.
+    pub(crate) fn has_names(&self) -> bool {
+        let any = |queries: &[SearchQuery]| queries.iter().any(SearchQuery::has_names);
+        match self {
+            SearchQuery::Named { query, name, .. } => name.is_some() || query.has_names(),
+            SearchQuery::Constant(query, _) => query.has_names(),
+            SearchQuery::Bool(query) => any(&query.must) || any(&query.filter) || any(&query.should),
+            SearchQuery::Best { queries, .. } => any(queries),
+            SearchQuery::Nested(nested) => nested.query.has_names(),
+            SearchQuery::Functions(query) => query.query.has_names(),
+            _ => false,
+        }
     }
 
     /// True if all documents that match have one score.
@@ -195,10 +222,11 @@ pub(crate) struct MatchOptions {
     /// True if the last word may go on.
     pub(crate) is_prefix: bool,
     pub(crate) slop: usize,
-    pub(crate) minimum: Option<String>,
+    pub(crate) minimum: Option<MinimumMatch>,
     pub(crate) fuzziness: Option<FuzzyTerms>,
     pub(crate) is_lenient: bool,
-    pub(crate) analyzer: Option<TextDivision>,
+    /// Name of the analyzer of the text, in the place of that of the field.
+    pub(crate) analyzer: Option<String>,
     /// True if a text without words matches all documents.
     pub(crate) matches_without_words: bool,
 }
@@ -222,7 +250,7 @@ pub(crate) struct BoolQuery {
     pub(crate) filter: Vec<SearchQuery>,
     pub(crate) should: Vec<SearchQuery>,
     pub(crate) must_not: Vec<SearchQuery>,
-    pub(crate) minimum: Option<String>,
+    pub(crate) minimum: Option<MinimumMatch>,
 }
 
 /// Parses a query.
@@ -278,25 +306,6 @@ fn is_and(operator: &str) -> bool {
     operator.eq_ignore_ascii_case("and")
 }
 
-/// Number of clauses that must match, of `count`.
-pub(crate) fn minimum_of(text: Option<&str>, count: usize, otherwise: usize) -> usize {
-    let Some(text) = text else { return otherwise };
-    let text = text.trim();
-    let wanted = match text.strip_suffix('%') {
-        Some(percent) => {
-            let percent = percent.parse::<f64>().unwrap_or(100.0);
-            let part = (count as f64 * percent.abs() / 100.0).floor() as i64;
-            if percent < 0.0 { count as i64 - part } else { part }
-        }
-        None => match text.parse::<i64>() {
-            Ok(number) if number < 0 => count as i64 + number,
-            Ok(number) => number,
-            Err(_) => otherwise as i64,
-        },
-    };
-    wanted.max(0) as usize
-}
-
 /// Query of a request: the member `query` of its body, or the parameter `q`.
 pub(crate) fn of_request(
     body: &Map<String, Value>,
@@ -307,7 +316,8 @@ pub(crate) fn of_request(
             fields: parameters.get("df").map(BoostedField::parse).transpose()?.into_iter().collect(),
             needs_all: parameters.get("default_operator").is_some_and(is_and),
             is_lenient: parameters.flag("lenient")?.unwrap_or(false),
-            analyzer: parameters.get("analyzer").map(TextDivision::of_analyzer).transpose()?,
+            analyzer: parameters.get("analyzer").map(str::to_owned),
+            ..query_text::TextDefaults::default()
         };
         return query_text::parse(text, &defaults);
     }
@@ -347,13 +357,5 @@ mod tests {
             deep = json!({ "bool": { "must": deep } });
         }
         assert!(parse(&deep).is_err(), "depth is bounded");
-    }
-
-    #[test]
-    fn minimum_of_clauses() {
-        for (text, expected) in [("2", 2), ("-1", 3), ("50%", 2), ("-25%", 3), ("9", 9)] {
-            assert_eq!(minimum_of(Some(text), 4, 1), expected, "{text}");
-        }
-        assert_eq!(minimum_of(None, 4, 1), 1);
     }
 }

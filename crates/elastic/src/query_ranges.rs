@@ -16,6 +16,7 @@ use crate::mapping::{field_at, is_searched, type_of};
 use crate::normalizer::ValueNormalizer;
 use crate::partitions::TimeSpan;
 use crate::query::{RangeBounds, SearchQuery, text_of};
+use crate::version_order::version_order;
 
 /// Ranges of dates of one query whose ends are read before the documents.
 const ENDS_MAX: usize = 16;
@@ -346,6 +347,7 @@ impl SearchedDocument<'_> {
                 let address = |value: &Value| text_of(value).parse::<std::net::IpAddr>().ok();
                 Some(address(own)?.cmp(&address(bound)?))
             }
+            FieldValueKind::Version => Some(version_order(&text_of(own), &text_of(bound))),
             // Values below such a field have types of their own.
             _ if is_flat && own.is_number() => compare_numbers(own, bound),
             _ => Some(text_of(own).cmp(&normalized(bound))),

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::Error;
 use crate::query::{self, SearchQuery};
 use crate::query_terms::TermPattern;
+use crate::regexp_signs::RegexpSigns;
 
 /// Depth of queries in queries.
 const DEPTH_MAX: usize = 30;
@@ -43,8 +44,13 @@ impl<'p> ParseScope<'p> {
     ///
     /// # Errors
     /// It is malformed or too large, or all of the query together are.
-    pub(crate) fn pattern(self, text: &str, ignores_case: bool) -> Result<TermPattern, Error> {
-        let pattern = TermPattern::new(text, ignores_case)?;
+    pub(crate) fn pattern(
+        self,
+        text: &str,
+        signs: RegexpSigns,
+        ignores_case: bool,
+    ) -> Result<TermPattern, Error> {
+        let pattern = TermPattern::with_signs(text, signs, ignores_case)?;
         let bytes = self.pattern_bytes.get() + pattern.bytes();
         if bytes > PATTERN_BYTES_MAX {
             return Err(Error::IllegalArgument(format!(

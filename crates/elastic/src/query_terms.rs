@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::Error;
 use crate::evaluation::word_spans;
 use crate::query::{CLAUSES_MAX, text_of};
+use crate::regexp_signs::RegexpSigns;
 
 /// Letters of a regular expression, as in Elasticsearch, and of a pattern with stars.
 const LETTERS_MAX: usize = 1_000;
@@ -28,11 +29,20 @@ pub(crate) struct TermPattern {
 }
 
 impl TermPattern {
+    /// Compiles an expression, in which all signs have their meaning.
+    ///
+    /// # Errors
+    /// Those of [`TermPattern::with_signs`].
+    pub(crate) fn new(text: &str, ignores_case: bool) -> Result<Self, Error> {
+        Self::with_signs(text, RegexpSigns::ALL, ignores_case)
+    }
+
     /// Compiles an expression.
     ///
     /// # Errors
-    /// It is malformed, has more than 1,000 letters, or compiles to more than 4 MB.
-    pub(crate) fn new(text: &str, ignores_case: bool) -> Result<Self, Error> {
+    /// It is malformed, has more than 1,000 letters or a sign that is not supported, or compiles to more than
+    /// 4 MB.
+    pub(crate) fn with_signs(text: &str, signs: RegexpSigns, ignores_case: bool) -> Result<Self, Error> {
         let letters = text.chars().count();
         if letters > LETTERS_MAX {
             return Err(Error::IllegalArgument(format!(
@@ -40,7 +50,8 @@ impl TermPattern {
                  [{LETTERS_MAX}]: write several shorter ones"
             )));
         }
-        let flag = if ignores_case { "(?i)" } else { "" };
+        let text = signs.translated(text)?;
+        let flag = if ignores_case { "(?is)" } else { "(?s)" };
         let whole = format!("{flag}^(?:{text})$");
         for program in PROGRAM_BYTES {
             let mut builder = RegexBuilder::new(&whole);
@@ -76,6 +87,39 @@ impl TermPattern {
 impl PartialEq for TermPattern {
     fn eq(&self, other: &Self) -> bool {
         self.regex.as_str() == other.regex.as_str()
+    }
+}
+
+/// Capital letters in a text that is compared with terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TermCase {
+    /// They are as they stand.
+    Exact,
+    /// They are those of lower case, in the terms as well.
+    Ignored,
+    /// They are those of lower case where the terms of a field are.
+    OfField,
+}
+
+/// A text that is compared with terms.
+pub(crate) struct CasedText {
+    exact: String,
+    lower: String,
+    case: TermCase,
+}
+
+impl CasedText {
+    pub(crate) fn new(text: &str, case: TermCase) -> Self {
+        CasedText { exact: text.to_owned(), lower: text.to_lowercase(), case }
+    }
+
+    /// True if the text and a term pass a test. `is_lower` says that all terms of the field are in lower case.
+    pub(crate) fn passes(&self, term: &str, is_lower: bool, test: impl Fn(&str, &str) -> bool) -> bool {
+        match self.case {
+            TermCase::Ignored => test(&self.lower, &term.to_lowercase()),
+            TermCase::OfField if is_lower => test(&self.lower, term),
+            TermCase::OfField | TermCase::Exact => test(&self.exact, term),
+        }
     }
 }
 
@@ -188,7 +232,7 @@ pub(crate) fn check_wildcard(pattern: &str) -> Result<(), Error> {
 }
 
 /// Words of the text of a query.
-const WORDS_MAX: usize = 4_096;
+pub(crate) const WORDS_MAX: usize = 4_096;
 
 /// Checks that the text of a query does not have too many words for the number of its fields: each word is
 /// compared with those of each field.

@@ -1,107 +1,48 @@
 //! The query language of `query_string` and of the parameter `q`: words, phrases, fields, ranges, operators.
 
+mod defaults;
+
 use serde_json::{Map, Value};
 
+use self::defaults::boosted;
+pub(crate) use self::defaults::{BoostedField, FieldsKind, TextDefaults};
 use crate::Error;
-use crate::fields::names_of;
-use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery, text_of};
-use crate::query_terms::{FuzzyTerms, check_wildcard, check_words};
-use crate::simple_text;
-use crate::text_division::TextDivision;
+use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery};
+use crate::query_terms::{FuzzyTerms, TermCase, check_wildcard, check_words};
+use crate::simple_text::{self, SimpleMarks};
 
 /// Depth of parentheses.
 const DEPTH_MAX: usize = 20;
 
-/// A field with the factor of its scores, as in `title^2`.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct BoostedField {
-    pub(crate) name: String,
-    pub(crate) boost: f64,
-}
-
-impl BoostedField {
-    /// Parses the text of a field.
-    ///
-    /// # Errors
-    /// No number after `^`, or a negative one.
-    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        let Some((name, boost)) = text.split_once('^') else {
-            return Ok(BoostedField { name: text.to_owned(), boost: 1.0 });
-        };
-        match boost.parse::<f64>() {
-            Ok(boost) if boost.is_finite() && boost >= 0.0 => {
-                Ok(BoostedField { name: name.to_owned(), boost })
-            }
-            _ => Err(Error::IllegalArgument(format!(
-                "the boost of the field [{text}] is not a number of at least 0"
-            ))),
-        }
-    }
-}
-
-/// A query with another boost.
-fn boosted(query: SearchQuery, boost: f64) -> SearchQuery {
-    SearchQuery::Named { query: Box::new(query), boost, name: None }
-}
-
-/// Defaults of words without a field or an operator.
-pub(crate) struct TextDefaults {
-    /// Fields of words; none for all.
-    pub(crate) fields: Vec<BoostedField>,
-    pub(crate) needs_all: bool,
-    /// True if words that do not fit the type of a field match nothing, instead of being an error.
-    pub(crate) is_lenient: bool,
-    /// Division of words and phrases, in the place of that of their fields.
-    pub(crate) analyzer: Option<TextDivision>,
-}
-
-impl TextDefaults {
-    /// Options of words and phrases.
-    pub(crate) fn options(&self) -> MatchOptions {
-        let TextDefaults { needs_all, is_lenient, analyzer, .. } = *self;
-        MatchOptions { is_lenient, needs_all, analyzer, ..MatchOptions::default() }
-    }
-
-    /// A clause in a field, or in the default fields.
-    pub(crate) fn in_fields(&self, field: Option<&str>, make: impl Fn(String) -> SearchQuery) -> SearchQuery {
-        let in_default = |field: &BoostedField| match field.boost {
-            1.0 => make(field.name.clone()),
-            boost => boosted(make(field.name.clone()), boost),
-        };
-        match (field, self.fields.as_slice()) {
-            (Some(field), _) => make(field.to_owned()),
-            (None, []) => make("*".to_owned()),
-            (None, [only]) => in_default(only),
-            (None, several) => {
-                let queries = several.iter().map(in_default).collect();
-                SearchQuery::Best { queries, tie_breaker: 0.0 }
-            }
-        }
-    }
-}
-
 /// Parses the members of a query of this language, or of the simple one.
 ///
 /// # Errors
-/// The text is missing or malformed, or the boost of a field is.
+/// The text is missing or malformed, or another member is.
 pub(crate) fn of_members(kind: &str, members: &Map<String, Value>) -> Result<SearchQuery, Error> {
     let Some(text) = members.get("query").and_then(Value::as_str) else {
         return Err(Error::Parsing(format!("{kind} must be provided with a [query]")));
     };
-    let fields = members.get("default_field").or_else(|| members.get("fields"));
-    let fields = fields.map(names_of).unwrap_or_default();
-    let operator = members.get("default_operator").map(text_of);
-    let is_simple = kind == "simple_query_string";
-    let defaults = TextDefaults {
-        fields: fields.iter().map(|field| BoostedField::parse(field)).collect::<Result<_, _>>()?,
-        needs_all: operator.is_some_and(|operator| operator.eq_ignore_ascii_case("and")),
-        is_lenient: members.get("lenient") == Some(&Value::Bool(true)) || is_simple,
-        analyzer: members
-            .get("analyzer")
-            .map(|name| TextDivision::of_analyzer(&text_of(name)))
-            .transpose()?,
-    };
-    if is_simple { simple_text::parse(text, &defaults) } else { parse(text, &defaults) }
+    let defaults = TextDefaults::of_members(members)?;
+    if kind == "simple_query_string" {
+        let marks = members.get("flags").map_or(Ok(SimpleMarks::ALL), SimpleMarks::parse)?;
+        return simple_text::parse(text, marks, &TextDefaults { is_lenient: true, ..defaults });
+    }
+    match members.get("escape") {
+        Some(Value::Bool(true)) => parse(&escaped(text), &defaults),
+        _ => parse(text, &defaults),
+    }
+}
+
+/// A text whose marks have no meaning.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if "\\+-!():^[]\"{}~*?|&/<>=".contains(letter) {
+            escaped.push('\\');
+        }
+        escaped.push(letter);
+    }
+    escaped
 }
 
 /// Parses a text.
@@ -115,7 +56,7 @@ pub(crate) fn parse(text: &str, defaults: &TextDefaults) -> Result<SearchQuery, 
     let parsed = parser.group(None, 0)?;
     match parser.at < letters.len() {
         true => Err(parser.fail()),
-        false => Ok(parsed),
+        false => Ok(defaults.with_minimum(parsed)),
     }
 }
 
@@ -161,6 +102,14 @@ impl TextParser<'_> {
         is_here && ends
     }
 
+    /// True if one of these operators stands here.
+    fn is_at(&mut self, operators: &[&str]) -> bool {
+        let before = self.at;
+        let is_here = operators.iter().any(|word| self.takes(word));
+        self.at = before;
+        is_here
+    }
+
     /// Clauses up to the end or the closing parenthesis.
     fn group(&mut self, field: Option<&str>, depth: usize) -> Result<SearchQuery, Error> {
         if depth > DEPTH_MAX {
@@ -173,15 +122,35 @@ impl TextParser<'_> {
             if self.peek().is_none_or(|letter| letter == ')') {
                 break;
             }
-            if self.takes("AND") || self.takes("&&") {
-                if let Some((role, _)) = clauses.last_mut().filter(|(role, _)| *role == ClauseRole::Should) {
-                    *role = ClauseRole::Must;
+            let operator = match self.takes("AND") || self.takes("&&") {
+                true => Some(ClauseRole::Must),
+                false => (self.takes("OR") || self.takes("||")).then_some(ClauseRole::Should),
+            };
+            if let Some(operator) = operator {
+                // It stands between two clauses.
+                let Some((before, _)) = clauses.last_mut().filter(|_| pending.is_none()) else {
+                    return Err(self.fail());
+                };
+                let changes = match operator {
+                    ClauseRole::Must => *before == ClauseRole::Should,
+                    _ => *before == ClauseRole::Must && self.defaults.needs_all,
+                };
+                if changes {
+                    *before = operator;
                 }
-                pending = Some(ClauseRole::Must);
+                pending = Some(operator);
                 continue;
             }
-            if self.takes("OR") || self.takes("||") {
-                pending = Some(ClauseRole::Should);
+            if let Some(text) = self.joined_words(field, pending) {
+                let minimum = self.defaults.minimum.clone();
+                let options = MatchOptions { minimum, ..self.defaults.options() };
+                let role = if self.defaults.needs_all { ClauseRole::Must } else { ClauseRole::Should };
+                let clause = self.of_fields(field, |field| SearchQuery::Match {
+                    field,
+                    text: text.clone().into(),
+                    options: options.clone(),
+                });
+                clauses.push((role, clause));
                 continue;
             }
             let mut role = pending.take().unwrap_or(match self.defaults.needs_all {
@@ -199,6 +168,9 @@ impl TextParser<'_> {
             }
             let clause = self.clause(field, depth)?;
             clauses.push((role, clause));
+        }
+        if pending.is_some() {
+            return Err(self.fail());
         }
         if let [(ClauseRole::Must | ClauseRole::Should, _)] = clauses.as_slice()
             && let Some((_, only)) = clauses.pop()
@@ -253,9 +225,9 @@ impl TextParser<'_> {
         }
         if self.peek() == Some('"') {
             let phrase = self.quoted()?;
-            let slop = self.number_after('~').unwrap_or(0.0) as usize;
+            let slop = self.number_after('~').map(|slop| slop as usize);
             return Ok(self.of_fields(field, |field| {
-                let options = MatchOptions { is_phrase: true, slop, ..self.defaults.options() };
+                let options = self.defaults.phrase_options(slop);
                 SearchQuery::Match { field, text: phrase.clone().into(), options }
             }));
         }
@@ -271,6 +243,13 @@ impl TextParser<'_> {
         }
         if has_pattern {
             check_wildcard(&word)?;
+            if self.defaults.refuses_leading_wildcard && word.len() > 1 && word.starts_with(['*', '?']) {
+                return Err(Error::Parsing(format!(
+                    "Failed to parse query [{}]: '*' or '?' not allowed as first character in a wildcard, since \
+                     [allow_leading_wildcard] is false",
+                    self.text
+                )));
+            }
         }
         if self.peek() == Some(':') && field.is_none() {
             self.at += 1;
@@ -288,16 +267,53 @@ impl TextParser<'_> {
             }
             return self.clause(Some(&word), depth + 1);
         }
-        let edits = (self.peek() == Some('~')).then(|| self.number_after('~').unwrap_or(2.0) as usize);
-        Ok(self.of_fields(field, |field| match (word.as_str(), edits) {
+        let fuzziness = match self.peek() {
+            Some('~') => Some(match self.number_after('~') {
+                Some(edits) => FuzzyTerms::with_edits(edits as usize),
+                None => self.defaults.fuzziness.map_or_else(|| FuzzyTerms::parse(None), Ok)?,
+            }),
+            _ => None,
+        };
+        Ok(self.of_fields(field, |field| match (word.as_str(), fuzziness) {
             ("*", _) => SearchQuery::Exists(field),
-            (_, Some(edits)) => {
-                let fuzziness = FuzzyTerms::with_edits(edits);
-                SearchQuery::Fuzzy { field, value: word.to_lowercase(), fuzziness }
+            (_, Some(fuzziness)) => {
+                let fuzziness = self.defaults.near(fuzziness);
+                SearchQuery::Fuzzy { field, value: word.clone(), case: TermCase::OfField, fuzziness }
             }
-            _ if has_pattern => SearchQuery::Wildcard { field, value: word.clone(), ignores_case: true },
+            _ if has_pattern => SearchQuery::Wildcard { field, value: word.clone(), case: TermCase::OfField },
             _ => SearchQuery::Match { field, text: word.clone().into(), options: self.defaults.options() },
         }))
+    }
+
+    /// Takes words without marks that stand beside each other, if there are several and they are looked for
+    /// together. A word before an operator, or with a mark behind it, is a clause of its own.
+    fn joined_words(&mut self, field: Option<&str>, pending: Option<ClauseRole>) -> Option<String> {
+        if field.is_some() || pending.is_some() || !self.defaults.joins_words() {
+            return None;
+        }
+        let before = self.at;
+        let (mut words, mut end): (Vec<String>, usize) = (Vec::new(), before);
+        loop {
+            self.skip_space();
+            let is_sign = self.peek().is_none_or(|letter| "+-!/<>".contains(letter));
+            if is_sign || self.is_at(&["AND", "OR", "NOT", "&&", "||"]) {
+                break;
+            }
+            let (word, has_pattern) = self.word();
+            let is_marked = has_pattern || self.peek().is_some_and(|letter| ":~^".contains(letter));
+            let after = self.at;
+            self.skip_space();
+            if word.is_empty() || is_marked || self.is_at(&["AND", "OR", "&&", "||"]) {
+                break;
+            }
+            words.push(word);
+            end = after;
+        }
+        self.at = before;
+        (words.len() > 1).then(|| {
+            self.at = end;
+            words.join(" ")
+        })
     }
 
     /// The clause in its field, or in the default fields.
@@ -374,6 +390,7 @@ impl TextParser<'_> {
         let bounds = RangeBounds {
             from: bound(from, includes_lower),
             to: bound(to, includes_upper),
+            zone: self.defaults.zone.clone(),
             ..RangeBounds::default()
         };
         Ok(self.of_fields(field, |field| SearchQuery::Range { field, bounds: bounds.clone() }))
@@ -388,9 +405,10 @@ impl TextParser<'_> {
             return Err(self.fail());
         }
         let bound = Some((Value::from(word), includes));
+        let open = RangeBounds { zone: self.defaults.zone.clone(), ..RangeBounds::default() };
         let bounds = match operator {
-            '>' => RangeBounds { from: bound, ..RangeBounds::default() },
-            _ => RangeBounds { to: bound, ..RangeBounds::default() },
+            '>' => RangeBounds { from: bound, ..open },
+            _ => RangeBounds { to: bound, ..open },
         };
         Ok(self.of_fields(field, |field| SearchQuery::Range { field, bounds: bounds.clone() }))
     }
@@ -404,8 +422,7 @@ mod tests {
 
     #[test]
     fn texts_that_are_not_closed_are_refused() {
-        let defaults =
-            TextDefaults { fields: Vec::new(), needs_all: false, is_lenient: false, analyzer: None };
+        let defaults = TextDefaults::default();
         for text in [
             "(a",
             "a)",

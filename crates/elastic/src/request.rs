@@ -45,6 +45,8 @@ pub struct ElasticResponse {
     pub content_type: String,
     /// Value of `Retry-After` in seconds, if the request may be repeated.
     pub retry_after_s: Option<u64>,
+    /// Values of `Warning`.
+    pub warnings: Vec<String>,
     /// Body.
     pub body: Vec<u8>,
 }
@@ -239,7 +241,8 @@ pub(crate) fn write_reply(
             (status, media_type(&request.accept), body.expect("JSON with names for keys has a text"))
         }
     };
-    ElasticResponse { status, content_type, retry_after_s, body: if is_head { Vec::new() } else { body } }
+    let body = if is_head { Vec::new() } else { body };
+    ElasticResponse { status, content_type, retry_after_s, warnings: Vec::new(), body }
 }
 
 /// Media type of an answer: one with `compatible-with` if the client asked for it.

@@ -16,7 +16,7 @@ use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, segments_o
 use crate::service::ElasticService;
 use crate::writing::WriteAction;
 use crate::{
-    aliases, analysis, bulk, by_query, cat_tables, cluster_admin, cluster_health, index_admin,
+    aliases, analysis, bulk, by_query, cat_tables, cluster_admin, cluster_health, deprecations, index_admin,
     index_settings, lifecycle, otlp, rollover, scrolls, search, simulation, single, templates, validation,
 };
 
@@ -56,6 +56,7 @@ enum RouteOperation {
     ValidateQuery,
     ResolveIndex,
     Analyze,
+    Deprecations,
     DeleteByQuery,
     UpdateByQuery,
     Reindex,
@@ -165,6 +166,8 @@ const ROUTES: &[ElasticRoute] = &[
     route("GET HEAD", "_resolve/index/NAME", Read, Do::ResolveIndex),
     route("GET POST", "_analyze", Read, Do::Analyze),
     route("GET POST", "INDEX/_analyze", Read, Do::Analyze),
+    route("GET HEAD", "_migration/deprecations", Read, Do::Deprecations),
+    route("GET HEAD", "INDEX/_migration/deprecations", Read, Do::Deprecations),
     // They need the right to read, too, which is checked with their query.
     route("POST", "INDEX/_delete_by_query", Write, Do::DeleteByQuery),
     route("POST", "INDEX/_update_by_query", Write, Do::UpdateByQuery),
@@ -433,6 +436,7 @@ pub(crate) fn dispatch(
         Do::ValidateQuery => validation::validate(service, request, parameters, index),
         Do::ResolveIndex => validation::resolve_index(service, parameters, name),
         Do::Analyze => analysis::analyze(service, request, parameters, index),
+        Do::Deprecations => deprecations::get(service, parameters, index),
         Do::DeleteByQuery => by_query::delete(service, request, parameters, index),
         Do::UpdateByQuery => by_query::update(service, request, parameters, index),
         Do::Reindex => by_query::reindex(service, request, parameters),
@@ -449,7 +453,8 @@ pub(crate) fn dispatch(
         Do::GetNamed(kind) => templates::get_named(service, parameters, kind, name),
         Do::PutNamed(kind) => templates::put_named(service, request, parameters, kind, name),
         Do::DeleteNamed(kind) => templates::delete_named(service, kind, name),
-        Do::GetPolicies => Ok(ReplyContent::Json(404, json!({}))),
+        Do::GetPolicies if name.is_empty() => ReplyContent::ok(json!({})),
+        Do::GetPolicies => Err(Error::NotFound(format!("Lifecycle policy not found: {name}"))),
         Do::ChangePolicy => Err(Error::unsupported("a lifecycle policy")),
         Do::GetStreams => templates::get_streams(service, name),
         Do::PutStream => templates::put_stream(service, name),

@@ -62,6 +62,11 @@ impl ScanLimit {
         })
     }
 
+    /// True if the search was asked to end after a number of documents.
+    pub(crate) fn may_terminate(&self) -> bool {
+        self.terminate_after.is_some()
+    }
+
     /// Documents after which a search that has found some ends; `None` if it was asked for all.
     fn left_after(&self, found: u64) -> Option<u64> {
         self.terminate_after.map(|limit| limit.saturating_sub(found))
@@ -219,7 +224,7 @@ impl<'l> ScanProgress<'l> {
 
     /// True if the search was asked to end after a number of documents.
     pub(crate) fn may_terminate(&self) -> bool {
-        self.pace.limit.terminate_after.is_some()
+        self.pace.limit.may_terminate()
     }
 
     /// True if the search ended before its last document.

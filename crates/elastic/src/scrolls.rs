@@ -189,13 +189,24 @@ impl ScrollState {
         // Writes that are under way are waited for, if the order is not that of the store.
         let seq_nos_end = if is_placed { seq_nos() } else { pool::wait_without_place(seq_nos) };
         let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(service, &request, None) };
-        let is_one_visit = is_placed && request.aggregations.is_empty();
+        // Logs are counted by their columns, and not with the documents of the page, if they have to be read
+        // for nothing else.
+        let reads_each = request.slice.is_some()
+            || request.minimum_score.is_some()
+            || request.post_filter.is_some()
+            || request.limit.may_terminate();
+        let is_counted_apart =
+            !request.form.has_no_total && !reads_each && indexes.iter().all(OpenIndex::is_log);
+        let is_one_visit = is_placed && request.aggregations.is_empty() && !is_counted_apart;
         let counts = is_one_visit && !request.form.has_no_total;
         let (hits, has_more, facts) = match is_one_visit {
             false => {
-                let found = run_span(service, &indexes, &request, span, Some(seq_nos_end.as_slice()))?;
+                let mut found = run_span(service, &indexes, &request, span, Some(seq_nos_end.as_slice()))?;
                 if !is_placed {
                     check_whole(found.facts.is_timed_out)?;
+                } else if request.aggregations.is_empty() {
+                    // The page is whole.
+                    found.facts.is_total_least |= std::mem::take(&mut found.facts.is_timed_out);
                 }
                 (found.hits, found.is_cut, found.facts)
             }

@@ -1,27 +1,25 @@
 //! `_search`, `_count` and `_msearch`: documents of indexes, scanned.
 
 mod aggregating;
+mod collecting;
 
 use std::cell::Cell;
-use std::ops::ControlFlow;
 
 use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use self::aggregating::{aggregate, buckets_max, finish_streamed};
+use self::collecting::SearchSink;
 use crate::Error;
 use crate::aggregations::{AggregationScope, StreamedAggregations};
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
 use crate::fields::names_of;
-use crate::hit_scan::{HitScan, HitSink, RowField, RowSink, VisitedDocument, searched};
+use crate::hit_scan::HitScan;
 use crate::index_admin::shards_of;
 use crate::kept_hits::{self, HitStart, KeptHits, KeptSpan};
 use crate::names::{self, NameOptions};
 use crate::nested::{NestedPlace, add_inner_hits};
-use crate::partitions::TimeSpan;
-use crate::patterns::glob;
-use crate::read_fields::ReadFields;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::{ScanProgress, SearchPace};
 use crate::search_request::HitSearch;
@@ -30,7 +28,7 @@ use crate::service::ElasticService;
 use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
-use crate::storage::StoredSource;
+use crate::storage::{ChunkRow, StoredSource};
 use crate::{alias_scope, explanation, hit_form, lookups, scrolls};
 
 /// A matching document.
@@ -53,6 +51,8 @@ pub(crate) struct SearchHit {
     pub(crate) collapsed: Option<(String, Value)>,
     /// Hits that are shown inside of this one.
     pub(crate) inner: Map<String, Value>,
+    /// Row with the document, if nothing of it is known but some fields and the sequence number.
+    pub(crate) row: Option<ChunkRow>,
 }
 
 impl SearchHit {
@@ -112,158 +112,6 @@ impl SearchFacts {
     }
 }
 
-/// Collects what the answer to a search has of the matching documents.
-struct SearchSink<'s> {
-    request: &'s HitSearch,
-    /// Memory of the search.
-    memory: &'s QueryMemory,
-    kept: KeptHits<'s>,
-    /// Aggregations that take documents one by one.
-    streamed: Option<StreamedAggregations<'s>>,
-    /// Documents of other aggregations.
-    aggregated: Vec<SearchHit>,
-    total: u64,
-    /// Factor of scores in the index that is visited.
-    boost: f64,
-    /// Sequence number that the first write after the beginning of a scroll has in the index.
-    seq_no_end: i64,
-    /// Field with the time of the documents of the index, if they are in partitions.
-    time_field: Option<&'s str>,
-}
-
-impl<'s> SearchSink<'s> {
-    /// Prepares for the documents of an index, of which those from a sequence number on do not count.
-    fn begin_index(&mut self, index: &'s OpenIndex, seq_no_end: i64) {
-        let names = |pattern: &str| {
-            glob(pattern, &index.entry.name) || index.entry.aliases.keys().any(|alias| glob(pattern, alias))
-        };
-        let boost = self.request.boosts.iter().find(|(pattern, _)| names(pattern));
-        self.boost = boost.map_or(1.0, |(_, boost)| *boost);
-        self.seq_no_end = seq_no_end;
-        self.time_field = index.entry.time_field.as_deref();
-    }
-
-    /// Keeps a hit if it is among the first.
-    fn keep_in_order(&mut self, mut hit: SearchHit) -> Result<(), Error> {
-        if let Some(order) = &self.request.order {
-            hit.sort = order.keys(&hit);
-        }
-        self.kept.add(hit)
-    }
-
-    /// True if a hit with a time in a span can be among the first. Hits without a time come last, and later
-    /// ones are kept already.
-    fn can_keep(&self, span: TimeSpan) -> bool {
-        let (Some(field), Some(order)) = (self.time_field, &self.request.order) else { return true };
-        self.kept.last().is_none_or(|last| order.can_precede(field, span, &last.sort))
-    }
-}
-
-impl HitSink for SearchSink<'_> {
-    fn add(&mut self, mut hit: SearchHit, _: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
-        if hit.stored.seq_no >= self.seq_no_end {
-            return Ok(ControlFlow::Continue(()));
-        }
-        hit.score *= self.boost;
-        if let Some(streamed) = &mut self.streamed {
-            streamed.add(&hit)?;
-        } else if !self.request.aggregations.is_empty() {
-            kept_hits::take(self.memory, kept_hits::bytes_of(&hit))?;
-            self.aggregated.push(hit.clone());
-        }
-        if let Some(filter) = &self.request.post_filter
-            && searched(&hit).score(filter, &mut Vec::new())?.is_none()
-        {
-            return Ok(ControlFlow::Continue(()));
-        }
-        self.total += 1;
-        if self.kept.keeps_any() {
-            self.keep_in_order(hit)?;
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn fields(&self, index: &OpenIndex) -> ReadFields {
-        let mut fields = ReadFields::NONE;
-        if self.request.collapse.is_some() || self.streamed.is_none() && !self.request.aggregations.is_empty()
-        {
-            return ReadFields::All;
-        }
-        let mappings = &index.entry.mappings;
-        fields.add_aggregations(mappings, &self.request.aggregations);
-        if let Some(filter) = &self.request.post_filter {
-            fields.add_query(mappings, filter);
-        }
-        for rescoring in self.request.rescoring.iter().filter(|_| self.kept.keeps_any()) {
-            fields.add_query(mappings, &rescoring.query);
-        }
-        if let Some(order) = self.request.order.as_ref().filter(|_| self.kept.keeps_any()) {
-            order.fields().for_each(|field| fields.add(mappings, field));
-        }
-        fields
-    }
-
-    fn reads_documents(&self) -> bool {
-        let reads_all = !self.request.aggregations.is_empty() || self.request.post_filter.is_some();
-        reads_all || self.kept.keeps_any()
-    }
-
-    fn needs(&self, span: Option<TimeSpan>) -> bool {
-        let form = &self.request.form;
-        let counts = !form.has_no_total && form.total_limit.is_none_or(|limit| self.total <= limit);
-        if counts || !self.request.aggregations.is_empty() {
-            return true;
-        }
-        span.is_none_or(|span| self.can_keep(span))
-    }
-
-    fn rows(&mut self) -> Option<&mut dyn RowSink> {
-        let takes_all = self.seq_no_end == i64::MAX && self.request.post_filter.is_none();
-        let is_streamed = self.request.aggregations.is_empty() || self.streamed.is_some();
-        if takes_all && is_streamed && self.request.collapse.is_none() { Some(self) } else { None }
-    }
-}
-
-impl RowSink for SearchSink<'_> {
-    fn row_fields(&self) -> Option<Vec<RowField>> {
-        self.streamed.as_ref().map_or(Some(Vec::new()), StreamedAggregations::row_fields)
-    }
-
-    fn count_rows(&mut self, count: usize) {
-        self.total += count as u64;
-    }
-
-    fn aggregates_rows(&self) -> bool {
-        self.streamed.is_some()
-    }
-
-    fn add_alike(&mut self, hit: &SearchHit, count: usize) -> Result<(), Error> {
-        self.streamed.as_mut().map_or(Ok(()), |streamed| streamed.add_alike(hit, count))
-    }
-
-    fn keeps_rows(&self) -> bool {
-        self.kept.keeps_any()
-    }
-
-    fn is_by_time(&self) -> bool {
-        let first = self.request.order.as_ref().and_then(|order| order.fields().next());
-        first.is_some() && first == self.time_field
-    }
-
-    fn passes_over(&mut self, time: i64) -> bool {
-        let passes = !self.can_keep((time, time));
-        if passes {
-            self.kept.pass_over();
-        }
-        passes
-    }
-
-    fn keep(&mut self, mut hit: SearchHit) -> Result<(), Error> {
-        hit.score *= self.boost;
-        self.keep_in_order(hit)
-    }
-}
-
 /// Runs a search over indexes. The hits are those of its page, with their whole documents.
 pub(crate) fn run(
     service: &ElasticService,
@@ -312,17 +160,8 @@ pub(crate) fn run_span(
         true => None,
         false => StreamedAggregations::new(&request.aggregations, &scope, &memory)?,
     };
-    let mut sink = SearchSink {
-        request,
-        memory: &memory,
-        kept: KeptHits::new(request.order.as_ref(), span, request.collapse.as_ref(), &memory),
-        streamed,
-        aggregated: Vec::new(),
-        total: 0,
-        boost: 1.0,
-        seq_no_end: i64::MAX,
-        time_field: None,
-    };
+    let kept = KeptHits::new(request.order.as_ref(), span, request.collapse.as_ref(), &memory);
+    let mut sink = SearchSink::new(request, &memory, kept, streamed);
     let mut facts = SearchFacts::new(indexes, request);
     let mut progress = ScanProgress::begin(&request.limit, &service.gone);
     let first_field = request.order.as_ref().and_then(HitOrder::first_descending);
@@ -364,6 +203,9 @@ pub(crate) fn run_span(
 /// A document is damaged, or there is no memory for one.
 pub(crate) fn read_whole(hits: &mut [SearchHit], memory: &QueryMemory) -> Result<(), Error> {
     for hit in hits {
+        if let Some(row) = hit.row.take() {
+            hit.stored = StoredSource::of(&row.document()?);
+        }
         hit.document = parsed(&hit.stored)?;
         hit.formed = SearchedForm::of(&hit.index).apply(&hit.document);
         kept_hits::take(memory, kept_hits::bytes_of(hit))?;

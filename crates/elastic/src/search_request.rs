@@ -145,7 +145,8 @@ impl HitSearch {
     }
 
     fn member(&mut self, name: &str, value: &Value) -> Result<(), Error> {
-        let number = |value: &Value| match value.as_i64() {
+        let whole = |value: &Value| value.as_i64().or_else(|| value.as_str()?.parse().ok());
+        let number = |value: &Value| match whole(value) {
             Some(number) if number >= 0 => Ok(number as usize),
             Some(number) => Err(Error::IllegalArgument(format!(
                 "[{name}] parameter cannot be negative, found [{number}]"
@@ -209,10 +210,11 @@ impl HitSearch {
         for index in indexes {
             let mappings = &index.entry.mappings;
             let mut queries = self.post_filter.iter().chain(self.rescoring.iter().map(|one| &one.query));
-            queries.try_for_each(|query| query.check_fields(mappings))?;
+            queries.try_for_each(|query| query.check_fields(index))?;
             self.form.check_formats(mappings)?;
             let mut sorted = self.order.iter().flat_map(HitOrder::fields);
             sorted.try_for_each(|field| check_doc_values(mappings, field))?;
+            self.order.iter().try_for_each(|order| order.check(mappings))?;
         }
         self.check_window(indexes)?;
         self.check_rescoring(indexes)?;

@@ -1,24 +1,29 @@
 //! The form in which searches read documents: values by the parameters of their fields.
 //!
 //! `copy_to` gives a field the values of others, `null_value` stands where a document has null, `normalizer`
-//! and `scaling_factor` change values, and a `constant_keyword` is in all documents. What a search shows is
-//! the document as it was sent.
+//! and `scaling_factor` change values, a `token_count` has the number of words, and a `constant_keyword` is
+//! in all documents. What a search shows is the document as it was sent.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use crate::catalog::OpenIndex;
 use crate::evaluation::number_of;
 use crate::fields::{all_at, names_of};
-use crate::mapping::{all_fields, field_at, is_part_of_formed, type_of};
+use crate::mapping::{all_fields, field_at, is_part_of_formed, nested_around, type_of};
 use crate::normalizer::ValueNormalizer;
 use crate::query::text_of;
+use crate::text_division::TextDivision;
 
 /// Parameters that change the values of a field.
 const FORMING: [&str; 3] = ["normalizer", "null_value", "scaling_factor"];
 
 /// True if searches read the values of a field in a form of their own.
 pub(crate) fn is_formed(definition: &Map<String, Value>) -> bool {
-    definition.keys().any(|name| FORMING.contains(&name.as_str())) || constant_of(definition).is_some()
+    definition.keys().any(|name| FORMING.contains(&name.as_str()))
+        || type_of(definition) == "token_count"
+        || constant_of(definition).is_some()
 }
 
 /// Value that all documents have in a field.
@@ -58,6 +63,8 @@ struct FormedField<'i> {
     suffix: String,
     definition: &'i Map<String, Value>,
     normalizer: Option<ValueNormalizer>,
+    /// Division into the words that are counted in the place of a text.
+    counted: Option<TextDivision>,
 }
 
 impl FormedField<'_> {
@@ -70,6 +77,10 @@ impl FormedField<'_> {
             single => {
                 if let Some(normalizer) = &self.normalizer {
                     return normalizer.apply(&text_of(single)).into();
+                }
+                if let Some(division) = &self.counted {
+                    let words = division.divided(&text_of(single));
+                    return words.last().map_or(0, |last| last.position + 1).into();
                 }
                 let factor = self.definition.get("scaling_factor").and_then(number_of);
                 match (factor, number_of(single)) {
@@ -113,9 +124,46 @@ impl FormedField<'_> {
 /// The form of the documents of an index.
 #[derive(Default)]
 pub(crate) struct SearchedForm<'i> {
-    /// Places of values, with the fields that they are copied to.
-    copies: Vec<(String, Vec<String>)>,
+    /// Places of values, with the fields that they are copied to, in the nested objects around both; those of
+    /// the whole document have an empty path. Outer objects come first.
+    copies: BTreeMap<String, Vec<(String, String)>>,
     fields: Vec<FormedField<'i>>,
+}
+
+/// Copies values of an object to other fields of it. What was copied is not copied on.
+fn copy(members: &mut Map<String, Value>, copies: &[(String, String)]) {
+    let values = |place: &String| -> Vec<Value> { all_at(members, place).into_iter().cloned().collect() };
+    let copied: Vec<Vec<Value>> = copies.iter().map(|(place, _)| values(place)).collect();
+    for ((_, target), values) in copies.iter().zip(copied).filter(|(_, values)| !values.is_empty()) {
+        let own = members.remove(target);
+        members.insert(target.clone(), own.into_iter().chain(values).collect());
+    }
+}
+
+/// Changes each object at a path.
+fn each_object(
+    members: &mut Map<String, Value>,
+    path: &str,
+    change: &mut dyn FnMut(&mut Map<String, Value>),
+) {
+    for (name, value) in members.iter_mut() {
+        if name == path {
+            each_object_in(value, "", change);
+        } else if let Some(rest) = path.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('.')) {
+            each_object_in(value, rest, change);
+        }
+    }
+}
+
+fn each_object_in(value: &mut Value, path: &str, change: &mut dyn FnMut(&mut Map<String, Value>)) {
+    match value {
+        Value::Object(members) if path.is_empty() => change(members),
+        Value::Object(members) => each_object(members, path, change),
+        Value::Array(elements) => {
+            elements.iter_mut().for_each(|element| each_object_in(element, path, change));
+        }
+        _ => {}
+    }
 }
 
 impl<'i> SearchedForm<'i> {
@@ -127,8 +175,17 @@ impl<'i> SearchedForm<'i> {
             return form;
         }
         for (path, definition) in all_fields(mappings) {
-            if let Some(targets) = definition.get("copy_to") {
-                form.copies.push((path.clone(), names_of(targets)));
+            for target in definition.get("copy_to").map(names_of).unwrap_or_default() {
+                let within = nested_around(mappings, &target).unwrap_or_default();
+                let inner = |path: &str| path.strip_prefix(within)?.strip_prefix('.').map(str::to_owned);
+                let (source, inner_target) = match within.is_empty() {
+                    true => (Some(path.clone()), Some(target.clone())),
+                    false => (inner(&path), inner(&target)),
+                };
+                // A nested object that is around one of them alone is refused in mappings.
+                if let Some(both) = source.zip(inner_target) {
+                    form.copies.entry(within.to_owned()).or_default().push(both);
+                }
             }
             // One that stands for another field is that one.
             if type_of(definition) != "alias"
@@ -137,7 +194,9 @@ impl<'i> SearchedForm<'i> {
             {
                 let suffix = path.strip_prefix(source_path.as_str()).unwrap_or_default().to_owned();
                 let normalizer = ValueNormalizer::of(definition, settings);
-                form.fields.push(FormedField { source_path, suffix, definition, normalizer });
+                let is_count = type_of(definition) == "token_count";
+                let counted = is_count.then(|| index.analyzers.of_field(definition));
+                form.fields.push(FormedField { source_path, suffix, definition, normalizer, counted });
             }
         }
         // Fields in others are made of the values as they were sent.
@@ -151,12 +210,10 @@ impl<'i> SearchedForm<'i> {
             return None;
         }
         let mut formed = document.clone();
-        for (source_path, targets) in &self.copies {
-            let values: Vec<Value> = all_at(document, source_path).into_iter().cloned().collect();
-            for target in targets.iter().filter(|_| !values.is_empty()) {
-                let own = formed.remove(target);
-                let all = own.into_iter().chain(values.iter().cloned()).collect();
-                formed.insert(target.clone(), Value::Array(all));
+        for (within, copies) in &self.copies {
+            match within.is_empty() {
+                true => copy(&mut formed, copies),
+                false => each_object(&mut formed, within, &mut |members| copy(members, copies)),
             }
         }
         for field in &self.fields {

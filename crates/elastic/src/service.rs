@@ -10,11 +10,13 @@ use millrace_node::Node;
 use millrace_node::work::WorkKind;
 use millrace_plan::QueryMemory;
 use millrace_store::ViewScope;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::caller::ElasticCaller;
 use crate::catalog::{CatalogEntries, IndexCatalog, OpenIndex};
+use crate::cluster_admin::VERSION;
 use crate::log_columns::LogColumnCache;
 use crate::names::{NameDemand, NameOptions};
 use crate::partitions::ArrivingIds;
@@ -32,6 +34,10 @@ use crate::{
 
 /// Bytes of the cache of the store for each one of the columns of logs, which are kept beside it.
 const LOG_COLUMNS_SHARE: u64 = 4;
+
+/// Warnings of one answer, and letters of one, at most.
+const WARNINGS_MAX: usize = 10;
+const WARNING_LETTERS_MAX: usize = 300;
 
 /// Elasticsearch's interfaces over a node.
 #[derive(Clone)]
@@ -52,6 +58,8 @@ pub struct ElasticService {
     pub(crate) gone: Arc<AtomicBool>,
     /// Memory of the answer under way, beside that of its searches.
     pub(crate) answer_memory: Arc<QueryMemory>,
+    /// Warnings of the answer under way.
+    warnings: Arc<Mutex<Vec<String>>>,
 }
 
 impl ElasticService {
@@ -72,6 +80,7 @@ impl ElasticService {
             caller,
             gone: Arc::default(),
             answer_memory,
+            warnings: Arc::default(),
         }
     }
 
@@ -100,8 +109,8 @@ impl ElasticService {
     /// Answers a request. Blocks until writes are durable.
     pub fn answer(&self, request: &ElasticRequest) -> ElasticResponse {
         let (caller, gone) = (request.caller.clone(), Arc::clone(&request.gone));
-        let service =
-            ElasticService { caller, gone, answer_memory: self.node.query_memory(), ..self.clone() };
+        let (answer_memory, warnings) = (self.node.query_memory(), Arc::default());
+        let service = ElasticService { caller, gone, answer_memory, warnings, ..self.clone() };
         if otlp::is_logs(&request.path) {
             return match service.caller.permit_all() {
                 Ok(()) => otlp::answer(&service, request),
@@ -111,7 +120,21 @@ impl ElasticService {
         let parameters = ElasticParameters::parse(&request.query);
         let reach = service.check_reach(request);
         let outcome = reach.and_then(|()| service.outcome(request, &parameters));
-        write_reply(outcome, request, &parameters)
+        let warnings = std::mem::take(&mut *service.warnings.lock());
+        ElasticResponse { warnings, ..write_reply(outcome, request, &parameters) }
+    }
+
+    /// Adds warnings to the answer, each once, as values of the header `Warning`.
+    pub(crate) fn warn(&self, warnings: Vec<String>) {
+        let mut known = self.warnings.lock();
+        for warning in warnings {
+            let text: String = warning.escape_default().take(WARNING_LETTERS_MAX).collect();
+            // Half of an escaped letter would escape the quote.
+            let warning = format!("299 Elasticsearch-{VERSION} \"{}\"", text.trim_end_matches('\\'));
+            if known.len() < WARNINGS_MAX && !known.contains(&warning) {
+                known.push(warning);
+            }
+        }
     }
 
     /// Checks that the client is still there, before the next part of an answer with many.

@@ -5,23 +5,94 @@
 //! beginning of a word, `~2` follows a word with up to two edits or a phrase with gaps; `\` takes the meaning
 //! from a mark. Operators bind from left to right.
 
+use serde_json::Value;
+
 use crate::Error;
-use crate::query::{BoolQuery, MatchOptions, SearchQuery};
-use crate::query_terms::{FuzzyTerms, check_words};
+use crate::query::{BoolQuery, SearchQuery, text_of};
+use crate::query_terms::{FuzzyTerms, TermCase, check_words};
 use crate::query_text::TextDefaults;
 
 /// Depth of groups, and changes between operators in one, which are as deep.
 const DEPTH_MAX: usize = 20;
 
+/// Marks that have a meaning, as `flags` names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SimpleMarks(i64);
+
+/// Names of marks, and their bits.
+const MARKS: [(&str, i64); 13] = [
+    ("AND", 1),
+    ("NOT", 1 << 1),
+    ("OR", 1 << 2),
+    ("PREFIX", 1 << 3),
+    ("PHRASE", 1 << 4),
+    ("PRECEDENCE", 1 << 5),
+    ("ESCAPE", 1 << 6),
+    ("WHITESPACE", 1 << 7),
+    ("FUZZY", 1 << 8),
+    ("NEAR", 1 << 9),
+    ("SLOP", 1 << 9),
+    ("NONE", 0),
+    ("ALL", -1),
+];
+
+impl SimpleMarks {
+    pub(crate) const ALL: Self = SimpleMarks(-1);
+
+    /// Parses names with `|` between, or the number of their bits.
+    ///
+    /// # Errors
+    /// A name is not one of a mark.
+    pub(crate) fn parse(value: &Value) -> Result<Self, Error> {
+        if let Some(bits) = value.as_i64() {
+            return Ok(SimpleMarks(bits));
+        }
+        let mut bits = 0;
+        for name in text_of(value).split('|').map(str::trim).filter(|name| !name.is_empty()) {
+            let known = MARKS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+            bits |= known.map(|(_, bit)| *bit).ok_or_else(|| {
+                let names: Vec<&str> = MARKS.iter().map(|(name, _)| *name).collect();
+                Error::IllegalArgument(format!(
+                    "[simple_query_string] unknown flag [{name}]; there are [{}]",
+                    names.join(", ")
+                ))
+            })?;
+        }
+        Ok(SimpleMarks(bits))
+    }
+
+    /// True if one of these marks has its meaning.
+    fn has(self, names: &[&str]) -> bool {
+        MARKS.iter().any(|(name, bit)| self.0 & bit != 0 && names.contains(name))
+    }
+
+    /// A letter of the text, which is a mark if it has a meaning.
+    fn letter(self, letter: char) -> SimpleLetter {
+        let names: &[&str] = match letter {
+            '+' => &["AND"],
+            '-' => &["NOT"],
+            '|' => &["OR"],
+            '*' => &["PREFIX"],
+            '"' => &["PHRASE"],
+            '(' | ')' => &["PRECEDENCE"],
+            '~' => &["FUZZY", "NEAR"],
+            other if other.is_whitespace() => &["WHITESPACE"],
+            other => return SimpleLetter::Open(other),
+        };
+        if self.has(names) { SimpleLetter::Open(letter) } else { SimpleLetter::Literal(letter) }
+    }
+}
+
 /// Parses a text.
 ///
 /// # Errors
 /// Groups are too deep, operators change too often, or there are too many words.
-pub(crate) fn parse(text: &str, defaults: &TextDefaults) -> Result<SearchQuery, Error> {
+pub(crate) fn parse(text: &str, marks: SimpleMarks, defaults: &TextDefaults) -> Result<SearchQuery, Error> {
     check_words(text, defaults.fields.len())?;
-    let letters = letters_of(text);
-    let parser = SimpleParser { closings: closings_of(&letters), letters, defaults };
-    Ok(parser.part(0, parser.letters.len(), 0)?.unwrap_or(SearchQuery::None))
+    let letters = letters_of(text, marks);
+    let parser = SimpleParser { closings: closings_of(&letters), letters, marks, defaults };
+    let parsed = parser.part(0, parser.letters.len(), 0)?.unwrap_or(SearchQuery::None);
+    Ok(defaults.with_minimum(parsed))
 }
 
 /// A letter of the text.
@@ -41,13 +112,13 @@ impl SimpleLetter {
     }
 }
 
-fn letters_of(text: &str) -> Vec<SimpleLetter> {
+fn letters_of(text: &str, marks: SimpleMarks) -> Vec<SimpleLetter> {
     let mut letters = Vec::new();
     let mut rest = text.chars();
     while let Some(letter) = rest.next() {
         match letter {
-            '\\' => letters.extend(rest.next().map(SimpleLetter::Literal)),
-            other => letters.push(SimpleLetter::Open(other)),
+            '\\' if marks.has(&["ESCAPE"]) => letters.extend(rest.next().map(SimpleLetter::Literal)),
+            other => letters.push(marks.letter(other)),
         }
     }
     letters
@@ -74,6 +145,7 @@ fn closings_of(letters: &[SimpleLetter]) -> Vec<Option<usize>> {
 struct SimpleParser<'t> {
     letters: Vec<SimpleLetter>,
     closings: Vec<Option<usize>>,
+    marks: SimpleMarks,
     defaults: &'t TextDefaults,
 }
 
@@ -196,7 +268,7 @@ impl SimpleParser<'_> {
         let phrase = self.text(at + 1, end);
         let mut next = end + 1;
         let mut slop = 0;
-        if next < to && self.letters[next] == SimpleLetter::Open('~') {
+        if next < to && self.letters[next] == SimpleLetter::Open('~') && self.marks.has(&["NEAR"]) {
             let from = next + 1;
             next = from;
             while next < to && self.letters[next].letter().is_ascii_digit() {
@@ -206,7 +278,7 @@ impl SimpleParser<'_> {
         }
         if !phrase.is_empty() {
             group.add(self.defaults.in_fields(None, |field| {
-                let options = MatchOptions { is_phrase: true, slop, ..self.defaults.options() };
+                let options = self.defaults.phrase_options(Some(slop));
                 SearchQuery::Match { field, text: phrase.clone().into(), options }
             }))?;
         }
@@ -224,14 +296,16 @@ impl SimpleParser<'_> {
         let digits_from = word.iter().rposition(|letter| !letter.letter().is_ascii_digit());
         let tilde =
             digits_from.filter(|position| *position > 0 && word[*position] == SimpleLetter::Open('~'));
+        let tilde = tilde.filter(|_| self.marks.has(&["FUZZY"]));
         let clause = match (tilde, word.last()) {
             (Some(tilde), _) => {
                 let edits = self.text(at + tilde + 1, end).parse().unwrap_or(2);
-                let value = self.text(at, at + tilde).to_lowercase();
-                let fuzziness = FuzzyTerms::with_edits(edits);
+                let value = self.text(at, at + tilde);
+                let fuzziness = self.defaults.near(FuzzyTerms::with_edits(edits));
                 self.defaults.in_fields(None, |field| SearchQuery::Fuzzy {
                     field,
                     value: value.clone(),
+                    case: TermCase::OfField,
                     fuzziness,
                 })
             }
@@ -240,7 +314,7 @@ impl SimpleParser<'_> {
                 self.defaults.in_fields(None, |field| SearchQuery::Prefix {
                     field,
                     value: value.clone(),
-                    ignores_case: true,
+                    case: TermCase::OfField,
                 })
             }
             _ => {
@@ -287,7 +361,7 @@ mod tests {
     }
 
     fn defaults(needs_all: bool) -> TextDefaults {
-        TextDefaults { fields: Vec::new(), needs_all, is_lenient: true, analyzer: None }
+        TextDefaults { needs_all, is_lenient: true, ..TextDefaults::default() }
     }
 
     #[test]
@@ -322,20 +396,20 @@ mod tests {
             ("a\\+b \\-c", "[a+b -c]"),
             ("a\\", "a"),
         ] {
-            let query = parse(text, &defaults(false)).expect(text);
+            let query = parse(text, SimpleMarks::ALL, &defaults(false)).expect(text);
             assert_eq!(shown(&query), expected, "{text}");
         }
-        assert_eq!(shown(&parse("a b", &defaults(true)).expect("a text")), "[+a +b]");
-        assert_eq!(shown(&parse("a | b", &defaults(true)).expect("a text")), "[a b]");
+        assert_eq!(shown(&parse("a b", SimpleMarks::ALL, &defaults(true)).expect("a text")), "[+a +b]");
+        assert_eq!(shown(&parse("a | b", SimpleMarks::ALL, &defaults(true)).expect("a text")), "[a b]");
     }
 
     #[test]
     fn depth_is_bounded() {
         let deep = format!("{}a{}", "(".repeat(50), ")".repeat(50));
-        assert!(parse(&deep, &defaults(false)).is_err());
+        assert!(parse(&deep, SimpleMarks::ALL, &defaults(false)).is_err());
         let changing = "a + b | ".repeat(50);
-        assert!(parse(&changing, &defaults(false)).is_err());
-        assert!(parse(&"(".repeat(100_000), &defaults(false)).is_ok());
-        assert!(parse(&"a + ".repeat(1_000), &defaults(false)).is_ok());
+        assert!(parse(&changing, SimpleMarks::ALL, &defaults(false)).is_err());
+        assert!(parse(&"(".repeat(100_000), SimpleMarks::ALL, &defaults(false)).is_ok());
+        assert!(parse(&"a + ".repeat(1_000), SimpleMarks::ALL, &defaults(false)).is_ok());
     }
 }

@@ -12,7 +12,7 @@ use crate::mapping::PartOrigin;
 use crate::patterns::overlap;
 use crate::request::{ElasticRequest, ReplyContent, object_of};
 use crate::service::ElasticService;
-use crate::templates::{best, check_beside, checked, parts_of};
+use crate::templates::{best, check_beside, check_parts, checked, parts_of};
 
 /// Name of a template that is in the body of a request; no template has it.
 const GIVEN: &str = "_simulated";
@@ -68,6 +68,7 @@ fn simulate(change: &CatalogChange<'_>, template: &str, index: &str) -> Result<R
     // What is refused of a template that an earlier version took is said here.
     let parts = given.iter().map(|part| (PartOrigin::Given, part.clone()));
     let declared = DeclaredIndex::of(change, index, parts)?;
+    check_parts(change, found)?;
     let patterns = found.get("index_patterns").map(names_of).unwrap_or_default();
     let mut overlapping = Vec::new();
     for kind in [NamedKind::LegacyTemplate, NamedKind::IndexTemplate] {

@@ -8,6 +8,63 @@ use serde_json::Value;
 use crate::dates::DateText;
 use crate::evaluation::FieldValueKind;
 use crate::query::text_of;
+use crate::version_order::version_order;
+
+/// Value of several that a hit has in a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SortMode {
+    Least,
+    Most,
+    Sum,
+    Average,
+    Median,
+}
+
+impl SortMode {
+    /// Mode of a name; `None` if there is no such mode.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "min" => SortMode::Least,
+            "max" => SortMode::Most,
+            "sum" => SortMode::Sum,
+            "avg" => SortMode::Average,
+            "median" => SortMode::Median,
+            _ => return None,
+        })
+    }
+
+    /// True if the value is computed, and may be none of those that there are.
+    pub(crate) fn is_computed(self) -> bool {
+        !matches!(self, SortMode::Least | SortMode::Most)
+    }
+
+    /// Key that is computed of several numbers or dates, rounded if they are whole; `None` if there are none.
+    pub(crate) fn combined(self, keys: Vec<HitSortKey>, is_whole: bool) -> Option<HitSortKey> {
+        let is_date = matches!(keys.first(), Some(HitSortKey::Date(..)));
+        let mut numbers: Vec<f64> =
+            keys.iter().filter_map(HitSortKey::number).map(SortNumber::real).collect();
+        numbers.sort_by(f64::total_cmp);
+        let count = numbers.len();
+        let sum: f64 = numbers.iter().sum();
+        let value = match self {
+            _ if count == 0 => return None,
+            SortMode::Least => numbers[0],
+            SortMode::Most => numbers[count - 1],
+            SortMode::Sum => sum,
+            SortMode::Average => sum / count as f64,
+            SortMode::Median => (numbers[(count - 1) / 2] + numbers[count / 2]) / 2.0,
+        };
+        let number = SortNumber::of_real(value.clamp(f64::MIN, f64::MAX))?;
+        if !is_whole {
+            return Some(HitSortKey::Number(number));
+        }
+        let rounded = (value + 0.5).floor();
+        Some(match is_date {
+            true => HitSortKey::Date(rounded as i64, None),
+            false => HitSortKey::Number(SortNumber::of_real(rounded).unwrap_or(number).whole()),
+        })
+    }
+}
 
 /// Key of one hit.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +75,8 @@ pub(crate) enum HitSortKey {
     /// An address; those of the fourth version are as the sixth maps them.
     Address(Ipv6Addr),
     Text(String),
+    /// A version of software.
+    Version(String),
     /// No value; true if it comes first.
     Missing(bool),
 }
@@ -69,15 +128,29 @@ impl SortNumber {
     /// The nearest number that a half float has, of those within their range.
     fn rounded_to_half(self) -> Self {
         const LARGEST: f64 = 65_504.0;
-        let real = match self.0 {
-            NumberForm::Whole(number) => number as f64,
-            NumberForm::Real(number) => number,
-        };
+        let real = self.real();
         // There are ten bits behind the first one, and fewer below the least exponent.
         let exponent = real.abs().log2().floor().max(-14.0);
         let step = 2_f64.powi(exponent as i32 - 10);
         let nearest = (real / step).round_ties_even() * step;
         SortNumber::of_real(nearest).filter(|_| nearest.abs() <= LARGEST).unwrap_or(self)
+    }
+
+    fn real(self) -> f64 {
+        match self.0 {
+            NumberForm::Whole(number) => number as f64,
+            NumberForm::Real(number) => number,
+        }
+    }
+
+    /// The number as a field without fractions has it. Those beyond all of 64 bits stay as they are.
+    fn whole(self) -> Self {
+        match self.0 {
+            NumberForm::Real(number) if number.abs() < 1.8e19 => {
+                SortNumber(NumberForm::Whole(number.trunc() as i128))
+            }
+            _ => self,
+        }
     }
 
     fn shown(self) -> Value {
@@ -135,16 +208,21 @@ impl HitSortKey {
                 IpAddr::V4(address) => address.to_ipv6_mapped(),
                 IpAddr::V6(address) => address,
             }),
+            (FieldValueKind::Version, version) => HitSortKey::Version(text_of(version)),
             (FieldValueKind::Text | FieldValueKind::Keyword, text) => HitSortKey::Text(text_of(text)),
         })
     }
 
-    /// The key in a field of half floats, which keep fewer digits.
-    pub(crate) fn rounded_to_half(self) -> Self {
-        match self {
-            HitSortKey::Number(number) => HitSortKey::Number(number.rounded_to_half()),
-            other => other,
-        }
+    /// The key as a field of a type has it: those of half floats keep fewer digits, and those of other floats
+    /// are no whole numbers.
+    pub(crate) fn stored_as(self, field_type: &str) -> Self {
+        let HitSortKey::Number(number) = self else { return self };
+        HitSortKey::Number(match field_type {
+            "half_float" => number.rounded_to_half(),
+            "double" | "float" | "scaled_float" => SortNumber::of_real(number.real()).unwrap_or(number),
+            "long" | "integer" | "short" | "byte" | "unsigned_long" => number.whole(),
+            _ => number,
+        })
     }
 
     /// Key as the answer shows it.
@@ -154,17 +232,18 @@ impl HitSortKey {
             HitSortKey::Date(_, Some(text)) => text.as_str().into(),
             HitSortKey::Date(millis, None) => (*millis).into(),
             HitSortKey::Address(address) => address.to_canonical().to_string().into(),
-            HitSortKey::Text(text) => text.as_str().into(),
+            HitSortKey::Text(text) | HitSortKey::Version(text) => text.as_str().into(),
             HitSortKey::Missing(_) => Value::Null,
         }
     }
 
     /// Order of two keys. Indexes may have a field with several types: its numbers come before its addresses,
-    /// and these before its texts.
+    /// these before its texts, and these before its versions.
     pub(crate) fn compare(&self, other: &HitSortKey, is_descending: bool) -> Ordering {
         let by_value = match (self, other) {
             (HitSortKey::Address(left), HitSortKey::Address(right)) => left.cmp(right),
             (HitSortKey::Text(left), HitSortKey::Text(right)) => left.cmp(right),
+            (HitSortKey::Version(left), HitSortKey::Version(right)) => version_order(left, right),
             _ => match (self.number(), other.number()) {
                 (Some(left), Some(right)) => left.compare(right),
                 _ => self.rank().cmp(&other.rank()),
@@ -189,6 +268,7 @@ impl HitSortKey {
             HitSortKey::Number(_) | HitSortKey::Date(..) | HitSortKey::Missing(_) => 0,
             HitSortKey::Address(_) => 1,
             HitSortKey::Text(_) => 2,
+            HitSortKey::Version(_) => 3,
         }
     }
 
@@ -270,8 +350,33 @@ mod tests {
             (json!(1e9), 1e9),
         ] {
             let key = HitSortKey::of_kind(&number, FieldValueKind::Number, &[]).expect("a number");
-            assert_eq!(key.rounded_to_half().shown(), json!(expected), "{number}");
+            assert_eq!(key.stored_as("half_float").shown(), json!(expected), "{number}");
         }
+    }
+
+    #[test]
+    fn several_numbers_have_a_sum_an_average_and_a_median() {
+        let keys = |numbers: &[Value]| -> Vec<HitSortKey> {
+            numbers.iter().filter_map(|n| HitSortKey::of_kind(n, FieldValueKind::Number, &[])).collect()
+        };
+        let (odd, even) = ([json!(5), json!(1), json!(4)], [json!(1), json!(4)]);
+        for (mode, numbers, whole, real) in [
+            ("sum", odd.as_slice(), json!(10), json!(10.0)),
+            ("avg", odd.as_slice(), json!(3), json!(10.0 / 3.0)),
+            ("AVG", even.as_slice(), json!(3), json!(2.5)),
+            ("median", odd.as_slice(), json!(4), json!(4.0)),
+            ("median", even.as_slice(), json!(3), json!(2.5)),
+        ] {
+            let mode = SortMode::parse(mode).expect(mode);
+            for (is_whole, expected) in [(true, whole), (false, real)] {
+                let found = mode.combined(keys(numbers), is_whole).map(|key| key.shown());
+                assert_eq!(found, Some(expected), "{mode:?} of {numbers:?}");
+            }
+            assert_eq!(mode.combined(Vec::new(), true), None);
+        }
+        let dates = vec![HitSortKey::Date(10, None), HitSortKey::Date(21, None)];
+        assert_eq!(SortMode::Average.combined(dates, true), Some(HitSortKey::Date(16, None)));
+        assert_eq!(SortMode::parse("best"), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::mapping::{field_at, is_searched, searched_at, type_of};
 use crate::partitions::TimeSpan;
 use crate::query::text_of;
 use crate::search::SearchHit;
-use crate::sort_keys::{HitSortKey, SortNumber};
+use crate::sort_keys::{HitSortKey, SortMode, SortNumber};
 
 /// Order of hits by several keys.
 #[derive(Debug, Clone)]
@@ -26,8 +26,9 @@ struct HitOrderKey {
     field: String,
     is_descending: bool,
     missing: Option<Value>,
-    /// `min` or `max` of several values.
-    takes_largest: bool,
+    mode: SortMode,
+    /// Path of the nested objects whose values it has.
+    nested: Option<String>,
     format: Option<String>,
 }
 
@@ -64,9 +65,52 @@ impl HitOrder {
         Ok((!keys.is_empty()).then_some(HitOrder { keys }))
     }
 
+    /// Checks the keys by the mapping of an index.
+    ///
+    /// # Errors
+    /// One has a mode that its field has not, or nested objects that there are not.
+    pub(crate) fn check(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
+        self.keys.iter().try_for_each(|key| key.check(mappings))
+    }
+
     /// Fields of documents that are its keys.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().filter(|key| key.own_kind().is_none()).map(|key| key.field.as_str())
+    }
+
+    /// Number of the first keys that are known before the document of a hit is: the id is not, and the score
+    /// if hits have several.
+    fn known_count(&self, knows_score: bool) -> usize {
+        let is_of_document = |key: &HitOrderKey| match key.field.as_str() {
+            "_id" => true,
+            "_score" => !knows_score,
+            _ => false,
+        };
+        self.keys.iter().position(is_of_document).unwrap_or(self.keys.len())
+    }
+
+    /// True if all keys are among these, and scores are not.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known_count(false) == self.keys.len()
+    }
+
+    /// Fields of these keys; `None` if the first key is none of them.
+    pub(crate) fn known_fields(&self, knows_score: bool) -> Option<Vec<String>> {
+        let known = &self.keys[..self.known_count(knows_score)];
+        let fields = known.iter().filter(|key| key.own_kind().is_none()).map(|key| key.field.clone());
+        (!known.is_empty()).then(|| fields.collect())
+    }
+
+    /// These keys of a hit, and true if there are no others. The hit has its fields and its sequence number,
+    /// and its score if that is known.
+    pub(crate) fn known_keys(&self, hit: &SearchHit, knows_score: bool) -> (Vec<HitSortKey>, bool) {
+        let known = &self.keys[..self.known_count(knows_score)];
+        (known.iter().map(|key| key.of(hit)).collect(), known.len() == self.keys.len())
+    }
+
+    /// Field that is the first key.
+    pub(crate) fn first_field(&self) -> Option<&str> {
+        self.keys.first().map(|key| key.field.as_str())
     }
 
     /// True if the score is a key.
@@ -101,6 +145,17 @@ impl HitOrder {
             return true;
         }
         if first.is_descending { span.1 >= *last } else { span.0 <= *last }
+    }
+
+    /// True if a hit whose only value of a date field is this one can come after a hit with these keys, or be
+    /// equal to it.
+    pub(crate) fn can_follow(&self, field: &str, time: i64, keys: &[HitSortKey]) -> bool {
+        match (self.keys.first(), keys.first()) {
+            (Some(first), Some(start)) if first.field == field => {
+                HitSortKey::Date(time, None).compare(start, first.is_descending) != Ordering::Less
+            }
+            _ => true,
+        }
     }
 
     /// Keys of a hit.
@@ -143,7 +198,8 @@ impl HitOrder {
 
 fn order_key(field: &str, options: &Map<String, Value>) -> Result<HitOrderKey, Error> {
     // Indexes that lack the field have no value, of any type.
-    const KNOWN: [&str; 6] = ["order", "mode", "missing", "format", "unmapped_type", "numeric_type"];
+    const KNOWN: [&str; 7] =
+        ["order", "mode", "missing", "format", "unmapped_type", "numeric_type", "nested"];
     if let Some(unknown) = options.keys().find(|name| !KNOWN.contains(&name.as_str())) {
         return Err(Error::Content(format!("[field_sort] unknown field [{unknown}]")));
     }
@@ -157,22 +213,68 @@ fn order_key(field: &str, options: &Map<String, Value>) -> Result<HitOrderKey, E
             )));
         }
     };
-    let takes_largest = match options.get("mode").map(text_of) {
-        None => is_descending,
-        Some(mode) if mode.eq_ignore_ascii_case("max") => true,
-        Some(mode) if mode.eq_ignore_ascii_case("min") => false,
-        Some(mode) => return Err(Error::unsupported(&format!("a sort with the mode [{mode}]"))),
+    let mode = match options.get("mode").map(text_of) {
+        None if is_descending => SortMode::Most,
+        None => SortMode::Least,
+        Some(name) => SortMode::parse(&name)
+            .ok_or_else(|| Error::IllegalArgument(format!("Unknown SortMode [{name}] of [{field}]")))?,
     };
     Ok(HitOrderKey {
         field: field.to_owned(),
         is_descending,
         missing: options.get("missing").cloned(),
-        takes_largest,
+        mode,
+        nested: options.get("nested").map(|nested| path_of_nested(field, nested)).transpose()?,
         format: options.get("format").map(text_of),
     })
 }
 
+/// Path of the nested objects in which the field of a sort is.
+fn path_of_nested(field: &str, nested: &Value) -> Result<String, Error> {
+    let is_around = |path: &str| field.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+    let mut path = None;
+    for (name, value) in nested.as_object().into_iter().flatten() {
+        match (name.as_str(), value.as_str()) {
+            ("path", Some(text)) if is_around(text) => path = Some(text.to_owned()),
+            ("nested", _) => drop(path_of_nested(field, value)?),
+            ("filter" | "max_children", _) => {
+                return Err(Error::unsupported(&format!("[{name}] in [nested] of the sort by [{field}]")));
+            }
+            ("path", _) => {}
+            _ => return Err(Error::Content(format!("[nested_sort] unknown field [{name}]"))),
+        }
+    }
+    path.ok_or_else(|| {
+        Error::IllegalArgument(format!(
+            "[nested] of the sort by [{field}] needs the [path] of an object around it"
+        ))
+    })
+}
+
 impl HitOrderKey {
+    /// Checks that a field has numbers if its values are computed, and that nested objects are there.
+    fn check(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
+        let type_at = |path: &str| field_at(mappings, path).map(|(definition, _)| type_of(definition));
+        if let Some(path) =
+            self.nested.as_deref().filter(|path| type_at(path).is_some_and(|of| of != "nested"))
+        {
+            return Err(Error::IllegalArgument(format!(
+                "[nested] failed to find nested object under path [{path}]"
+            )));
+        }
+        let field_type = type_at(&self.field).filter(|_| self.mode.is_computed());
+        match field_type.map(|field_type| (field_type, kind_of(field_type))) {
+            Some((
+                field_type,
+                FieldValueKind::Text | FieldValueKind::Keyword | FieldValueKind::Ip | FieldValueKind::Version,
+            )) => Err(Error::IllegalArgument(format!(
+                "Cannot sort by the sum, average or median of [{}], which is of type [{field_type}]",
+                self.field
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Kind of what all documents have beside their fields.
     fn own_kind(&self) -> Option<FieldValueKind> {
         match self.field.as_str() {
@@ -201,15 +303,19 @@ impl HitOrderKey {
         let kind = kind_of(type_of(definition));
         let key = |value: &&Value| match kind {
             FieldValueKind::Date => DateText::parse_value(value, own_format).map(|millis| self.date(millis)),
-            _ if type_of(definition) == "half_float" => {
-                HitSortKey::of_kind(value, kind, &[]).map(HitSortKey::rounded_to_half)
-            }
-            _ => HitSortKey::of_kind(value, kind, &[]),
+            _ => HitSortKey::of_kind(value, kind, &[]).map(|key| key.stored_as(type_of(definition))),
         };
         let values = all_at(hit.searched_members(), &source_path);
         let keys = values.iter().filter(|value| is_searched(definition, value)).filter_map(key);
-        let first = keys.min_by(|left, right| left.compare(right, self.takes_largest));
-        first.unwrap_or_else(|| self.missing(Some((kind, own_format))))
+        let is_whole = !["double", "float", "half_float", "scaled_float"].contains(&type_of(definition));
+        let found = match self.mode {
+            mode if mode.is_computed() => match mode.combined(keys.collect(), is_whole) {
+                Some(HitSortKey::Date(millis, _)) => Some(self.date(millis)),
+                other => other,
+            },
+            mode => keys.min_by(|left, right| left.compare(right, mode == SortMode::Most)),
+        };
+        found.unwrap_or_else(|| self.missing(Some((kind, own_format))))
     }
 
     /// Key of a date, as the order shows it.

@@ -42,9 +42,9 @@ use millrace_store::{
 
 use self::areas::area_bits;
 pub(crate) use self::areas::{
-    PartitionPlace, keep_partitions_apart, newest_write, nodes_of, nodes_of_area, spread_areas,
+    PartitionPlace, keep_partitions_apart, newest_write, nodes_of, nodes_of_area, spread_areas, store_status,
 };
-pub(crate) use self::chunks::GroupChunks;
+pub(crate) use self::chunks::{ChunkRow, GroupChunks};
 pub(crate) use self::drops::{drop_group, drop_groups, drop_waits, newest_version};
 pub(crate) use self::scans::{place_of, scan, scan_after, scan_all, scan_documents};
 use crate::Error;

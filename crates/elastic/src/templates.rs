@@ -4,8 +4,8 @@ mod checks;
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::checks::{check_beside, checked};
-use self::checks::{check_time_field, check_unused, put_composed};
+use self::checks::{analyzer_notes, check_time_field, check_unused, put_composed};
+pub(crate) use self::checks::{check_beside, check_parts, checked};
 use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, StreamEntry};
 use crate::fields::names_of;
@@ -265,8 +265,10 @@ pub(crate) fn put_named(
     if kind == NamedKind::IndexTemplate {
         check_beside(&change, name, &body)?;
     }
+    let notes = analyzer_notes(&body);
     put_composed(&mut change, kind, name, body)?;
     change.commit()?;
+    service.warn(notes);
     ReplyContent::ok(json!({ "acknowledged": true }))
 }
 
@@ -368,7 +370,12 @@ pub(crate) fn delete_named(
     let found: Vec<String> =
         change.all_named(kind).map(|(name, _)| name.to_owned()).filter(|name| glob(pattern, name)).collect();
     if found.is_empty() && !pattern.contains('*') {
-        return Err(Error::NotFound(format!("index_template [{pattern}] missing")));
+        let what = match kind {
+            NamedKind::ComponentTemplate => "component_template",
+            NamedKind::Pipeline => "pipeline",
+            _ => "index_template",
+        };
+        return Err(Error::NotFound(format!("{what} [{pattern}] missing")));
     }
     match kind {
         NamedKind::ComponentTemplate => check_unused(&change, &found)?,

@@ -63,7 +63,7 @@ pub(crate) fn index(
         observed: Map::new(),
     };
     let binding = TypeBinding { kind: Arc::clone(kind), ignores_undefined_fields };
-    OpenIndex { entry: Arc::new(entry), live: Arc::default(), typed: Some(Arc::new(binding)) }
+    OpenIndex { typed: Some(Arc::new(binding)), ..OpenIndex::new(entry, Arc::default()) }
 }
 
 /// Error of the deletion of a document type.

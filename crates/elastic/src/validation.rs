@@ -65,7 +65,7 @@ pub(crate) fn validate(
 
 /// Evaluates a query on a document of an index that has no fields.
 fn evaluate_empty(index: &OpenIndex, query: &SearchQuery) -> Result<(), Error> {
-    query.check_fields(&index.entry.mappings)?;
+    query.check_fields(index)?;
     let source = Map::new();
     let document = SearchedDocument {
         index: &index.entry.name,
@@ -75,6 +75,7 @@ fn evaluate_empty(index: &OpenIndex, query: &SearchQuery) -> Result<(), Error> {
         seq_no: 0,
         mappings: &index.entry.mappings,
         settings: &index.entry.settings,
+        analyzers: &index.analyzers,
         source: &source,
         sent: &source,
         now_ms: now_ms() as i64,

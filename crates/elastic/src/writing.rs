@@ -110,13 +110,16 @@ impl ShownUpdate {
     ///
     /// # Errors
     /// The answer has no memory for it. The update is not to be done then.
-    pub(crate) fn get(&self, seq_no: i64, document: &Map<String, Value>) -> Result<Value, Error> {
-        let get = json!({
-            "_seq_no": seq_no,
-            "_primary_term": 1,
-            "found": true,
-            "_source": self.filter.apply(document),
-        });
+    pub(crate) fn get(
+        &self,
+        seq_no: i64,
+        mappings: &Map<String, Value>,
+        document: &Map<String, Value>,
+    ) -> Result<Value, Error> {
+        let mut get = json!({ "_seq_no": seq_no, "_primary_term": 1, "found": true });
+        if let Some(part) = self.filter.apply_in(mappings, document) {
+            get["_source"] = Value::Object(part);
+        }
         self.memory.as_ref().map_or(Ok(()), |memory| kept_hits::take_answer(memory, &get))?;
         Ok(get)
     }
@@ -487,7 +490,7 @@ fn decide(
                     let stored = stored_here.expect("only a stored document can stay as it is");
                     (result.version, result.seq_no) = (stored.version, stored.seq_no);
                     (result.result, result.status) = ("noop", 200);
-                    result.get = shown_after(write, stored)?;
+                    result.get = shown_after(index, write, stored)?;
                     return Ok((result, None));
                 }
                 update::UpdateEffect::Write(source) => source,
@@ -506,7 +509,7 @@ fn decide(
         seq_no: result.seq_no,
         routing: write.routing.clone(),
     };
-    result.get = shown_after(write, &after)?;
+    result.get = shown_after(index, write, &after)?;
     index.live.returned(id);
     Ok((result, Some(Some(after))))
 }
@@ -515,10 +518,10 @@ fn decide(
 ///
 /// # Errors
 /// Those of [`ShownUpdate::get`].
-fn shown_after(write: &SingleWrite, after: &StoredSource) -> Result<Option<Value>, Error> {
+fn shown_after(index: &OpenIndex, write: &SingleWrite, after: &StoredSource) -> Result<Option<Value>, Error> {
     let Some(shown) = ShownUpdate::of(write) else { return Ok(None) };
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&after.source.text()?) else {
         return Ok(None);
     };
-    shown.get(after.seq_no, &document).map(Some)
+    shown.get(after.seq_no, &index.entry.mappings, &document).map(Some)
 }

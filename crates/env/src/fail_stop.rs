@@ -1,6 +1,8 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::write_standard_error;
+
 /// Exit status of a process that ends itself because of a bug: the internal software error of sysexits.
 const EXIT_INTERNAL_ERROR: i32 = 70;
 
@@ -28,9 +30,9 @@ pub async fn await_or_exit(work: &str, task: impl Future<Output = ()>) {
 
 fn exit(work: &str, panic: &(dyn Any + Send)) -> ! {
     let reason = panic_message(panic);
-    eprintln!(
+    write_standard_error(format_args!(
         "millrace: a bug: {work} panicked: {reason}; the process ends, and what was acknowledged is safe"
-    );
+    ));
     std::process::exit(EXIT_INTERNAL_ERROR);
 }
 

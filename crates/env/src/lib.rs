@@ -8,7 +8,8 @@
 //! [`run_or_exit`] ends the process when a thread panics that it needs. A [`ModelCaller`] is a waiting
 //! request, as models and remote services see it. [`error_causes`] and [`text_with_causes`] follow an error
 //! to its causes. A [`LatencyHistogram`] counts latencies for metrics. A [`ZstdReader`] unpacks what others
-//! have packed, as it comes. A [`filter`] says which keys a file does not have.
+//! have packed, as it comes. A [`filter`] says which keys a file does not have. [`write_standard_error`]
+//! writes a line that may be lost.
 //!
 //! [`free_port`] chooses the ports of processes that tests and benchmarks start.
 //!
@@ -29,6 +30,7 @@ mod observed;
 pub mod pace;
 mod ports;
 mod real;
+mod standard_error;
 mod thread;
 mod whole_files;
 mod writeback;
@@ -47,6 +49,7 @@ pub use host::host_name;
 pub use observed::{DiskObserver, DiskOperation, ObservedDisk};
 pub use ports::free_port;
 pub use real::RealDisk;
+pub use standard_error::write_standard_error;
 pub use thread::ThreadClass;
 pub use whole_files::{read_file, replace_file, sync_name};
 pub use zstd::{ZSTD_BYTES, ZstdReader};

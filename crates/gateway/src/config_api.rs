@@ -182,10 +182,10 @@ async fn route(node: Arc<GatewayState>, request: Request) -> Result<Response, Er
             content::read_session(node, *id, asked).await
         }
         (ConfigTarget::Session(id, SessionPart::Content(file)), "PUT") => {
-            content::write(node, *id, file, request).await
+            content::write(node, &base, *id, file, request).await
         }
         (ConfigTarget::Session(id, SessionPart::Content(file)), "DELETE") => {
-            content::delete(&node, *id, file).await
+            content::delete(&node, &base, *id, file).await
         }
         (ConfigTarget::Session(_, SessionPart::Content(_)), _) => not_allowed("GET, PUT, DELETE"),
         (ConfigTarget::Applications, "GET") => Ok(converge::applications(&node, &base)),

@@ -15,6 +15,7 @@
 //! request bypasses it.
 
 mod admission;
+mod bound;
 mod cors;
 mod credentials;
 mod declared;

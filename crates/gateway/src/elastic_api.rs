@@ -18,7 +18,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::any;
 use hyper::body::Body as _;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use hyper::{HeaderMap, StatusCode};
 use millrace_access::{AccessRight, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
@@ -55,8 +55,14 @@ const TIMEOUT_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_sec
 /// Time between looks for partitions of data streams that are to be dropped.
 const LIFECYCLE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Time between looks for chunks of logs that lack columns which searches have read lately.
+const PREPARATION_INTERVAL: Duration = Duration::from_secs(3);
+
 /// Header by which clients of Elasticsearch know a server that they support.
 const PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
+
+/// Name of a request by its client, which the answer repeats.
+const OPAQUE_ID: HeaderName = HeaderName::from_static("x-opaque-id");
 
 /// Header of a forwarded request whose caller may not read. Nodes that have shown their certificates may all,
 /// and an update may show its document.
@@ -155,6 +161,19 @@ impl ElasticApi {
         }
     }
 
+    /// Makes columns of logs ahead of searches, again and again.
+    pub(crate) async fn prepare_log_columns_forever(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(PREPARATION_INTERVAL).await;
+            let service = Arc::clone(&self.service);
+            // A panic has been logged. Searches make what is missing.
+            let prepared = tokio::task::spawn_blocking(move || service.prepare_log_columns()).await;
+            if let Ok(Err(error)) = prepared {
+                tracing::debug!(%error, "columns of logs are not made ahead of searches");
+            }
+        }
+    }
+
     /// The sender of a request. Without a credential it is known by its network, and what another node
     /// forwards by that of the node. Its client is the one that the other node has named.
     fn caller(
@@ -242,13 +261,14 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
         request.extensions_mut().insert(Arc::clone(&caller));
         caller
     });
+    let opaque_id = request.headers().get(OPAQUE_ID).cloned();
     let peer = request.extensions().get::<ConnectionPeer>();
     let outcome = match admitted.map(|caller| shown.caller = api.caller(caller, request.headers(), peer)) {
         Ok(()) if BulkBatching::is_stream(&shown) => stream::answer(&api, &shown, request).await,
         Ok(()) => route(&api, &shown, request).await,
         Err(error) => Err(error),
     };
-    match outcome {
+    let mut response = match outcome {
         Ok(response) => response,
         Err(error) => {
             let is_unsettled = matches!(error, Error::Unsettled(_));
@@ -263,7 +283,11 @@ async fn handle(State(api): State<Arc<ElasticApi>>, mut request: Request) -> Res
             }
             response
         }
+    };
+    if let Some(id) = opaque_id {
+        response.headers_mut().insert(OPAQUE_ID, id);
     }
+    response
 }
 
 /// Path within the service.
@@ -475,6 +499,9 @@ fn http_response(answer: ElasticResponse) -> Response {
     headers.insert(PRODUCT, HeaderValue::from_static("Elasticsearch"));
     headers.extend(HeaderValue::from_str(&answer.content_type).ok().map(|value| (CONTENT_TYPE, value)));
     headers.extend(answer.retry_after_s.map(|after| (RETRY_AFTER, HeaderValue::from(after))));
+    for warning in answer.warnings.iter().filter_map(|text| HeaderValue::from_str(text).ok()) {
+        headers.append(WARNING, warning);
+    }
     response
 }
 
@@ -499,6 +526,17 @@ mod tests {
             let shown = ElasticRequest { method, path, ..ElasticRequest::default() };
             assert_eq!(access_of(&shown), expected, "{} {}", shown.method, shown.path);
         }
+    }
+
+    #[test]
+    fn each_warning_is_a_header() {
+        let warnings = vec!["299 Elasticsearch \"a\"".to_owned(), "299 Elasticsearch \"b\"".to_owned()];
+        let content_type = "application/json".to_owned();
+        let answer =
+            ElasticResponse { status: 200, content_type, retry_after_s: None, warnings, body: Vec::new() };
+        let response = http_response(answer);
+        let shown: Vec<_> = response.headers().get_all(WARNING).iter().collect();
+        assert_eq!(shown, ["299 Elasticsearch \"a\"", "299 Elasticsearch \"b\""]);
     }
 
     #[test]

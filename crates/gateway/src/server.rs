@@ -140,6 +140,7 @@ impl NodeServer {
         let credentials = tokio::spawn(Arc::clone(self.state.credentials()).renew_forever(shared));
         let elastic_api = ElasticApi::new(Arc::clone(&self.state), self.elastic_address().ok().flatten());
         let lifecycles = tokio::spawn(Arc::clone(&elastic_api).apply_lifecycles_forever());
+        let preparation = tokio::spawn(Arc::clone(&elastic_api).prepare_log_columns_forever());
         let elastic = serve_elastic(ElasticServing {
             listener: self.elastic,
             tls: documents_tls.clone(),
@@ -175,6 +176,7 @@ impl NodeServer {
         renewing.inspect(tokio::task::JoinHandle::abort);
         credentials.abort();
         lifecycles.abort();
+        preparation.abort();
         // Nothing waits for an answer any more.
         self.state.node().end_waits();
         leave.await;

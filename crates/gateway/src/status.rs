@@ -64,7 +64,7 @@ pub enum PortError {
         source: std::io::Error,
     },
     /// A file of credentials cannot be read.
-    #[error("credentials {}: {source}; let this user read the file", path.display())]
+    #[error("credentials {}: {source}; {}", path.display(), file_cure(.source))]
     CredentialFile {
         /// Path of the file.
         path: PathBuf,
@@ -72,7 +72,7 @@ pub enum PortError {
         source: std::io::Error,
     },
     /// The credentials are malformed.
-    #[error(transparent)]
+    #[error("{0}; mend the file, or put a whole copy of it back")]
     Credentials(#[from] millrace_access::Error),
     /// The directory of uploaded packages cannot be used.
     #[error(transparent)]
@@ -89,6 +89,15 @@ pub enum PortError {
         /// Error of the operating system.
         source: std::io::Error,
     },
+}
+
+/// Advice for a file of credentials that cannot be read.
+fn file_cure(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "put the file back, or name one that is there",
+        std::io::ErrorKind::InvalidData => "put a whole copy of the file back",
+        _ => "let this user read the file",
+    }
 }
 
 /// HTTP form of an error.
@@ -196,6 +205,18 @@ mod tests {
             assert_eq!(kind_of(status_of(kind)), kind);
         }
         assert_eq!(kind_of(StatusCode::METHOD_NOT_ALLOWED), ErrorKind::Internal);
+    }
+
+    #[test]
+    fn a_file_of_credentials_has_the_cure_of_its_fault() {
+        for (kind, cure) in [
+            (std::io::ErrorKind::NotFound, "put the file back"),
+            (std::io::ErrorKind::InvalidData, "a whole copy of the file"),
+            (std::io::ErrorKind::PermissionDenied, "let this user read the file"),
+        ] {
+            let error = PortError::CredentialFile { path: "keys".into(), source: kind.into() }.to_string();
+            assert!(error.starts_with("credentials keys: ") && error.contains(cure), "{error}");
+        }
     }
 
     #[test]

@@ -100,6 +100,7 @@ async fn application_status(State(node): State<Arc<GatewayState>>) -> Response {
                 "date": "",
                 "checksum": "",
             },
+            "user": { "version": deployment.application.container.version },
             "schemas": deployment.application.schemas.keys().map(|name| json!(&**name)).collect::<Value>(),
         }),
         Err(_) => json!({ "meta": { "name": "", "generation": 0 } }),

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -7,7 +7,7 @@ use millrace_keys::KeyRange;
 use parking_lot::{Mutex, RwLock};
 
 use crate::cursor::SectionPass;
-use crate::files::{remove_others, run_path};
+use crate::files::{check_space, remove_others, run_path};
 use crate::loading::LoadedRows;
 use crate::manifest::CopyManifest;
 use crate::memory::MemoryTable;
@@ -139,6 +139,15 @@ impl IndexCopy {
         })
     }
 
+    /// Has the files in the directory of a copy count as nothing, before they are removed one after the
+    /// other: what stays after an error makes an empty copy.
+    ///
+    /// # Errors
+    /// The system refuses. The copy stays.
+    pub fn invalidate(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
+        CopyManifest::remove(disk, directory)
+    }
+
     /// Takes versions of documents in. They may come in any order and again; of each document the newest
     /// counts. Returns the number of those that changed something. Scans see the changes at once; they are
     /// durable after an [`IndexCopy::flush`].
@@ -165,7 +174,7 @@ impl IndexCopy {
     ///
     /// # Errors
     /// Those of [`IndexCopy::apply`].
-    pub fn load(&self, rows: &LoadedRows) -> Result<usize, Error> {
+    pub fn load(&self, rows: LoadedRows) -> Result<usize, Error> {
         let _one_at_a_time = self.applying.lock();
         (0..rows.len()).try_for_each(|row| rows.check_length(row))?;
         let (loaded_until, has_changes) = {
@@ -189,9 +198,12 @@ impl IndexCopy {
             }
         }
         let mut state = self.state.write();
-        Arc::make_mut(&mut state.loaded).extend(rows, &new);
         if let Some(last) = new.last() {
             state.loaded_until = rows.document(*last).to_vec();
+        }
+        match state.loaded.is_empty() && new.len() == rows.len() {
+            true => state.loaded = Arc::new(rows),
+            false => Arc::make_mut(&mut state.loaded).extend(&rows, &new),
         }
         drop(state);
         Ok(new.len() + self.take_in_held(known, is_other)?)
@@ -300,7 +312,7 @@ impl IndexCopy {
             None => None,
             Some(frozen) => {
                 let number = next.add_run(next.runs.len());
-                Some(self.write_run(number, |writer| frozen.write(writer))?)
+                Some(self.write_run(number, frozen.bytes, |writer| frozen.write(writer))?)
             }
         };
         if next != *manifest {
@@ -332,7 +344,7 @@ impl IndexCopy {
         let Some(frozen) = frozen else { return Ok(false) };
         let mut next = manifest.clone();
         let number = next.add_run(at);
-        let run = self.write_run(number, |writer| frozen.write(writer))?;
+        let run = self.write_run(number, frozen.memory_bytes(), |writer| frozen.write(writer))?;
         next.write(&*self.options.disk, &self.options.directory)?;
         *manifest = next;
         let mut state = self.state.write();
@@ -368,13 +380,16 @@ impl IndexCopy {
         Some(frozen)
     }
 
+    /// Writes a run of about this many bytes, if they fit on the disk.
     fn write_run(
         &self,
         number: u64,
+        bytes: usize,
         write: impl FnOnce(&mut RunWriter<'_>) -> Result<(), Error>,
     ) -> Result<IndexRun, Error> {
         let options = &self.options;
         let path = run_path(&options.directory, number);
+        check_space(&*options.disk, &options.directory, bytes as u64)?;
         let mut writer = RunWriter::create(&*options.disk, &path, options.definition)?;
         write(&mut writer)?;
         let sums = writer.finish()?;
@@ -426,6 +441,8 @@ impl IndexCopy {
             return Ok(false);
         }
         let (kept, merged) = runs.split_at(runs.len() - count);
+        let bytes: u64 = merged.iter().map(|run| run.bytes).sum();
+        check_space(&*self.options.disk, &self.options.directory, bytes)?;
         let mut next = manifest.clone();
         next.runs.truncate(kept.len());
         let number = next.add_run(kept.len());
@@ -441,11 +458,7 @@ impl IndexCopy {
         let sums = match merging::merge_while(disk, &path, definition, merged, disposal, proceed) {
             Ok(sums) => sums,
             Err(MergeEnd::Failed(error)) => return Err(error),
-            Err(MergeEnd::Discarded) => {
-                // Its directory is about to be removed, and the next opening removes files of no manifest.
-                let _ = disk.unlink(&path);
-                return Ok(false);
-            }
+            Err(MergeEnd::Discarded) => return Ok(false),
         };
         let run = Arc::new(IndexRun::open_written(&*options.disk, &path, &options.cache, sums)?);
         next.write(&*options.disk, &options.directory)?;

@@ -90,8 +90,8 @@ pub enum Error {
         /// The damaged part.
         what: &'static str,
     },
-    /// A copy does not fit on the disk.
-    #[error("{} has room for {free} bytes, and the rest of the copy has {needed}; make room", path.display())]
+    /// A copy, or a file of one, does not fit on the disk.
+    #[error("{} has room for {free} bytes, and {needed} are to be written; make room, and it goes on", path.display())]
     NoSpace {
         /// Directory of the copy.
         path: PathBuf,
@@ -111,7 +111,13 @@ impl Error {
         if error.kind() == io::ErrorKind::UnexpectedEof {
             return Error::damaged(path, "it ends too early");
         }
-        Error::Io { action, path: path.to_owned(), reason: error.to_string() }
+        let (said, place) = (error.to_string(), format!("{action} {}: ", path.display()));
+        // The disk names operation and file, too.
+        let mut reason = said.strip_prefix(&place).unwrap_or(&said).to_owned();
+        if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
+            reason.push_str("; let the user of the server read and write it");
+        }
+        Error::Io { action, path: path.to_owned(), reason }
     }
 
     pub(crate) fn damaged(path: &Path, what: &'static str) -> Self {

@@ -24,6 +24,16 @@ pub(crate) fn next_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:08}.run.next"))
 }
 
+/// Refuses files that cannot fit, before they are begun: they would take the space of others, and fail.
+pub(crate) fn check_space(disk: &dyn Disk, directory: &Path, needed: u64) -> Result<(), Error> {
+    let asked = disk.free_space(directory);
+    let free = asked.map_err(|error| Error::io("ask for free space of", directory, &error))?;
+    match needed > free {
+        true => Err(Error::NoSpace { path: directory.to_owned(), needed, free }),
+        false => Ok(()),
+    }
+}
+
 /// Removes all files of runs and imports but those that are kept: they were left by a crash, or by an import
 /// that was given up. Returns true if there were any.
 pub(crate) fn remove_others(disk: &dyn Disk, directory: &Path, kept: &[PathBuf]) -> Result<bool, Error> {

@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::copy::{IndexCopy, IndexOptions};
 use crate::export::check_offer;
-use crate::files::{PLAN, next_path, part_path, remove_others, run_path};
+use crate::files::{self, PLAN, next_path, part_path, remove_others, run_path};
 use crate::manifest::CopyManifest;
 use crate::merging::{self, MergeDisposal};
 use crate::parcel::{CopyHeader, CopyParcel, ParcelPlace, checked};
@@ -391,13 +391,7 @@ impl CopyImport {
         let rest = header.runs[next.run as usize..].iter().map(|run| run.length);
         // Of each run, a restricted import keeps less, which is not known before.
         let all = if header.slice == self.plan.slice { rest.sum() } else { rest.max().unwrap_or_default() };
-        let needed = all.saturating_sub(next.offset);
-        let asked = self.options.disk.free_space(directory);
-        let free = asked.map_err(|error| Error::io("ask for free space of", directory, &error))?;
-        match needed > free {
-            true => Err(Error::NoSpace { path: directory.clone(), needed, free }),
-            false => Ok(()),
-        }
+        files::check_space(&*self.options.disk, directory, all.saturating_sub(next.offset))
     }
 }
 

@@ -8,6 +8,10 @@ use crate::block::common;
 use crate::record::{DocumentRecord, EntryRecord, check_length};
 use crate::{Error, IndexChange, run_writer::RunWriter};
 
+/// Entries whose bytes are copied together before they are written: those of each lie elsewhere in memory,
+/// and a loop that only copies waits for several of them at a time.
+const FETCHED_ENTRIES: usize = 64;
+
 /// Documents with their keys, in few allocations for all of them.
 #[derive(Default, Clone)]
 pub struct LoadedRows {
@@ -36,6 +40,11 @@ struct SortedEntry {
 }
 
 impl LoadedRows {
+    /// No rows yet, with room for as many bytes of keys as that. Room that is not used costs no memory.
+    pub fn with_capacity(bytes: usize) -> Self {
+        LoadedRows { bytes: Vec::with_capacity(bytes), ..LoadedRows::default() }
+    }
+
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -131,10 +140,19 @@ impl LoadedRows {
         for row in 0..self.rows.len() {
             writer.document_of(self.document(row), self.rows[row].timestamp, self.keys(row))?;
         }
-        let mut key = Vec::new();
-        for entry in self.sorted() {
-            let record = self.entry(&entry, &mut key);
-            writer.entry(&key, &record)?;
+        let (mut keys, mut fetched) = (Vec::new(), Vec::with_capacity(FETCHED_ENTRIES));
+        for entries in self.sorted().chunks(FETCHED_ENTRIES) {
+            keys.clear();
+            fetched.clear();
+            for entry in entries {
+                let record = self.entry(entry, &mut keys);
+                fetched.push((keys.len(), record));
+            }
+            let mut start = 0;
+            for (end, record) in &fetched {
+                writer.entry(&keys[start..*end], record)?;
+                start = *end;
+            }
         }
         Ok(())
     }
@@ -196,10 +214,9 @@ impl LoadedRows {
         self.key(entry.end).iter().chain(self.document(entry.row))
     }
 
-    /// Record of an entry, and its whole key.
+    /// Record of an entry, and its whole key, which it appends.
     fn entry(&self, entry: &SortedEntry, key: &mut Vec<u8>) -> EntryRecord {
         let index_key = self.key(entry.end);
-        key.clear();
         key.extend_from_slice(index_key);
         key.extend_from_slice(self.document(entry.row));
         EntryRecord { timestamp: self.rows[entry.row].timestamp, live: true, key_length: index_key.len() }

@@ -1,5 +1,6 @@
 //! The manifest of a copy: its runs, and the time up to which they have everything.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use millrace_env::{Disk, read_file, replace_file};
@@ -96,6 +97,15 @@ impl CopyManifest {
             Ok(manifest) => Ok(manifest.unwrap_or_default()),
             Err(error) if error.is_damage() => Ok(CopyManifest::default()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the manifest of a directory, if there is one.
+    pub fn remove(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
+        let path = directory.join(NAME);
+        match disk.unlink(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", &path, &error)),
+            _ => Ok(()),
         }
     }
 

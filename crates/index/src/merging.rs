@@ -79,8 +79,7 @@ pub(crate) fn merge(
     merge_while(disk, path, definition, runs, disposal, || Ok(()))
 }
 
-/// [`merge`] that can be stopped. Ends with the error of `proceed`, which is called before each row, and
-/// leaves an unfinished file then.
+/// [`merge`] that can be stopped. Ends with the error of `proceed`, which is called before each row.
 pub(crate) fn merge_while<E: From<Error>>(
     disk: &dyn Disk,
     path: &Path,

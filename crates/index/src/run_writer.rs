@@ -12,7 +12,8 @@ use crate::parcel::{PARCEL_BYTES, ParcelSums};
 use crate::record::{self, DocumentRecord, EntryRecord};
 use crate::run::{MAGIC, RunCatalog, RunFence, RunPart, RunSection};
 
-/// Writer of a run: first its documents, then its entries, each in the order of keys.
+/// Writer of a run: first its documents, then its entries, each in the order of keys. Dropping one that is
+/// not finished removes its file, so that its space is free again.
 pub(crate) struct RunWriter<'a> {
     path: &'a Path,
     disk: &'a dyn Disk,
@@ -25,19 +26,18 @@ pub(crate) struct RunWriter<'a> {
     catalog: RunCatalog,
     value: Vec<u8>,
     sums: ParcelSums,
+    is_finished: bool,
 }
 
 impl<'a> RunWriter<'a> {
     pub fn create(disk: &'a dyn Disk, path: &'a Path, definition: u64) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::io("create", path, &error);
-        let mut file = disk.create(path).map_err(failed)?;
-        file.append(MAGIC).map_err(failed)?;
         let mut sums = ParcelSums::new(PARCEL_BYTES);
         sums.add(MAGIC);
-        Ok(RunWriter {
+        let mut writer = RunWriter {
             path,
             disk,
-            file,
+            file: disk.create(path).map_err(failed)?,
             offset: MAGIC.len() as u64,
             block: BlockBuilder::default(),
             section: RunSection::Documents,
@@ -46,7 +46,10 @@ impl<'a> RunWriter<'a> {
             catalog: RunCatalog { definition, oldest: u64::MAX, ..RunCatalog::default() },
             value: Vec::new(),
             sums,
-        })
+            is_finished: false,
+        };
+        writer.file.append(MAGIC).map_err(failed)?;
+        Ok(writer)
     }
 
     pub fn document(&mut self, key: &[u8], record: &DocumentRecord) -> Result<(), Error> {
@@ -157,6 +160,16 @@ impl<'a> RunWriter<'a> {
         self.sums.add(&trailer);
         self.file.sync().map_err(failed)?;
         sync_name(self.disk, self.path).map_err(failed)?;
-        Ok(self.sums.finish())
+        self.is_finished = true;
+        Ok(std::mem::replace(&mut self.sums, ParcelSums::new(PARCEL_BYTES)).finish())
+    }
+}
+
+impl Drop for RunWriter<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // The error that ended it is reported; what stays is removed at the next opening.
+            let _ = self.disk.unlink(self.path);
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use crate::fold::CharacterFolding;
 use crate::stem::CachedStemmer;
-use crate::{DefaultTerm, FieldMatching, FieldStemming, MatchMode, TextLanguage, UriPart, split, uri};
+use crate::{
+    DefaultTerm, FieldMatching, FieldStemming, MatchMode, TextLanguage, UriPart, WordBeginnings, split, uri,
+};
 
 /// A word of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,15 +166,74 @@ impl FieldAnalyzer {
         self.mode == MatchMode::Text && !is_limited
     }
 
-    /// Calls `sink` with the byte range of each word of `text` in order, for an analyzer that
-    /// [goes by words](FieldAnalyzer::is_by_word); [`FieldAnalyzer::word_token`] gives its token. For callers
-    /// that remember the tokens of words.
-    pub fn words(&self, text: &str, sink: impl FnMut(Range<usize>)) {
-        split::words(self.cut(text), sink);
+    /// The beginnings of ASCII words whose token has one of the `stems` as its text, or whose folded form
+    /// begins with one of `written`: for [`FieldAnalyzer::admitted_words`].
+    pub fn beginnings<'b>(
+        &self,
+        stems: impl Iterator<Item = &'b str>,
+        written: impl Iterator<Item = &'b str>,
+    ) -> WordBeginnings {
+        let stemming = self.stemming.as_ref();
+        if stemming.is_some_and(CachedStemmer::drops_words) {
+            // No word may be passed over, since it would be counted also where it has no token.
+            return WordBeginnings::new(std::iter::once(""));
+        }
+        let of_stems = stems.map(|stem| stemming.map_or(stem, |stemming| stemming.beginning(stem)));
+        WordBeginnings::new(of_stems.chain(written).filter(|beginning| beginning.is_ascii()))
     }
 
-    /// Calls `sink` with the token of one of [`FieldAnalyzer::words`], as if it were the first of a text.
-    /// Some words have none: those of signs that are folded away. `buffers` are reused from word to word.
+    /// Calls `sink` with words of `text` in order, for an analyzer that
+    /// [goes by words](FieldAnalyzer::is_by_word): the number of words before each and its byte range, of
+    /// which [`FieldAnalyzer::word_token`] makes its token. Words that are passed over begin otherwise, and
+    /// have a token. Returns the number of words.
+    ///
+    /// `skip` is asked, with a number of bytes, for pieces of the text and for words among them; true passes
+    /// over them without counting.
+    pub fn admitted_words(
+        &self,
+        text: &str,
+        beginnings: &WordBeginnings,
+        skip: impl FnMut(usize) -> bool,
+        sink: impl FnMut(usize, Range<usize>),
+    ) -> usize {
+        split::admitted_words(self.cut(text), beginnings, skip, sink)
+    }
+
+    /// Calls `sink` with tokens of [`FieldAnalyzer::tokens`], in order: with those of
+    /// [`FieldAnalyzer::beginnings`] and some others. Returns the number of all tokens.
+    pub fn admitted_tokens(
+        &self,
+        text: &str,
+        beginnings: &WordBeginnings,
+        mut sink: impl FnMut(TextToken<'_>),
+    ) -> u32 {
+        if !self.is_by_word() {
+            let mut count = 0;
+            self.tokens(text, |token| {
+                count += 1;
+                sink(token);
+            });
+            return count;
+        }
+        let (mut without_token, mut buffers) = (0, WordBuffers::default());
+        let words = self.admitted_words(
+            text,
+            beginnings,
+            |_| false,
+            |before, range| {
+                let position = (before - without_token) as u32;
+                let token = self.word_token(&text[range.clone()], &mut buffers, |token| {
+                    sink(TextToken { range, position, ..token });
+                });
+                without_token += usize::from(token.is_none());
+            },
+        );
+        (words - without_token) as u32
+    }
+
+    /// Calls `sink` with the token of one of [`FieldAnalyzer::admitted_words`], as if it were the first of a
+    /// text. Some words have none: those of signs that are folded away. `buffers` are reused from word to
+    /// word.
     pub fn word_token<T>(
         &self,
         word: &str,
@@ -417,14 +478,45 @@ mod tests {
                     written.push((token.written.to_owned(), stem));
                 });
                 assert_eq!(tokens, written, "{analyzer:?}");
-                if analyzer.is_by_word() {
-                    let (mut by_word, mut buffers) = (Vec::new(), WordBuffers::default());
-                    analyzer.words(&text, |range| {
-                        by_word.extend(analyzer.word_token(&text[range], &mut buffers, |token| {
-                            (token.written.to_owned(), token.text.to_owned())
-                        }));
+            }
+        }
+
+        /// Also beside words that have no token, such as `leri` in Turkish, and those that are not ASCII.
+        #[test]
+        fn tokens_with_wanted_stems_or_beginnings_are_admitted(
+            text in "((\\PC|[a-z]{1,3}|[A-Z]{1,3}|CAFÉS|книга|\u{ad})?(leri|maan|ying|ies|ico|emment)?[ ,]){0,60}",
+            wanted in any::<prop::sample::Index>(),
+            times in 1usize..30,
+        ) {
+            let text = text.repeat(times);
+            for tag in ["", "de", "en", "fi", "fr", "nl", "ru", "tr", "ja"] {
+                let analyzer = FieldAnalyzer::text(TextLanguage::from_tag(tag));
+                let mut tokens: Vec<(Range<usize>, u32, String, String)> = Vec::new();
+                analyzer.tokens(&text, |token| {
+                    tokens.push((token.range, token.position, token.text.to_owned(), token.written.to_owned()));
+                });
+                let Some((_, _, stem, written)) = tokens.get(wanted.index(tokens.len().max(1))).cloned() else {
+                    continue;
+                };
+                let beginning = written.chars().take(2).collect::<String>();
+                let is_wanted = |is: &(Range<usize>, u32, String, String)| {
+                    [is.2 == stem, is.3.starts_with(&beginning), is.2 == stem || is.3.starts_with(&beginning)]
+                };
+                for (case, (stems, starts)) in [(1, 0), (0, 1), (1, 1)].into_iter().enumerate() {
+                    let beginnings = analyzer.beginnings(
+                        [&*stem].into_iter().take(stems),
+                        [&*beginning].into_iter().take(starts),
+                    );
+                    let mut found = Vec::new();
+                    let count = analyzer.admitted_tokens(&text, &beginnings, |token| {
+                        let forms = (token.text.to_owned(), token.written.to_owned());
+                        found.push((token.range, token.position, forms.0, forms.1));
                     });
-                    assert_eq!(tokens, by_word, "{analyzer:?}");
+                    found.retain(|token| is_wanted(token)[case]);
+                    let expected: Vec<_> =
+                        tokens.iter().filter(|token| is_wanted(token)[case]).cloned().collect();
+                    assert_eq!(found, expected, "{tag}: {stem} {beginning}");
+                    assert_eq!(count as usize, tokens.len(), "{tag}");
                 }
             }
         }

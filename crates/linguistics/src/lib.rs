@@ -35,6 +35,7 @@
 //! was guessed differently.
 
 mod analyzer;
+mod beginnings;
 mod chunk;
 mod fold;
 mod language;
@@ -47,10 +48,12 @@ mod suggest;
 mod uri;
 
 pub use analyzer::{FieldAnalyzer, TextToken, WordBuffers, WrittenToken};
+pub use beginnings::WordBeginnings;
 pub use chunk::{ChunkerFault, TextChunker};
 pub use language::TextLanguage;
 pub use matching::{DefaultTerm, FieldMatching, FieldStemming, MatchMode};
 pub use segment::segments;
 pub use special_tokens::{SpecialTokenMatch, SpecialTokens};
+pub use stem::stem_word;
 pub use suggest::did_you_mean;
 pub use uri::UriPart;

@@ -2,14 +2,73 @@ use std::ops::Range;
 
 use unicode_segmentation::UnicodeSegmentation;
 
+use crate::WordBeginnings;
+
 /// Usual bytes of a part of a text. Most are plain ASCII, also of texts that are not.
 const PART_BYTES: usize = 1 << 10;
 
+/// The byte range of a piece of a text. No word is in two of them.
+enum WordPiece {
+    /// All of it is ASCII.
+    Ascii(Range<usize>),
+    /// It has other characters, too, and no white space.
+    Mixed(Range<usize>),
+}
+
 /// Calls `word` with the byte range of each word of `text`, in order.
 pub(crate) fn words(text: &str, mut word: impl FnMut(Range<usize>)) {
+    pieces(text, |piece| match piece {
+        WordPiece::Ascii(piece) => ascii_words(&text.as_bytes()[piece.clone()], piece.start, &mut word),
+        WordPiece::Mixed(piece) => unicode_words(text, piece, &mut word),
+    });
+}
+
+/// Calls `word` with the number of words before and the byte range of words of `text`, in order: of those
+/// that `beginnings` admits, and of all in pieces that are not ASCII. Returns the number of words.
+///
+/// `skip` is asked for each piece that is ASCII, and for each of those words, with the number of its bytes;
+/// true passes over it without counting.
+pub(crate) fn admitted_words(
+    text: &str,
+    beginnings: &WordBeginnings,
+    mut skip: impl FnMut(usize) -> bool,
+    mut word: impl FnMut(usize, Range<usize>),
+) -> usize {
+    let mut count = 0;
+    pieces(text, |piece| match piece {
+        WordPiece::Ascii(piece) => {
+            let bytes = &text.as_bytes()[piece.clone()];
+            if skip(bytes.len()) {
+                return;
+            }
+            ascii_word_starts(bytes, |start| {
+                let rest = &bytes[start..];
+                if beginnings.admit(rest) {
+                    let length = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+                    if skip(length) {
+                        return;
+                    }
+                    let begin = piece.start + start;
+                    word(count, begin..begin + length);
+                }
+                count += 1;
+            });
+        }
+        WordPiece::Mixed(piece) => unicode_words(text, piece, &mut |range: Range<usize>| {
+            if !skip(range.len()) {
+                word(count, range);
+                count += 1;
+            }
+        }),
+    });
+    count
+}
+
+/// Calls `piece` with the pieces of a text, in order.
+fn pieces(text: &str, mut piece: impl FnMut(WordPiece)) {
     parts(text, |part| match &text[part.clone()] {
-        ascii if ascii.is_ascii() => ascii_words(ascii.as_bytes(), part.start, &mut word),
-        _ => mixed_words(text, part, &mut word),
+        ascii if ascii.is_ascii() => piece(WordPiece::Ascii(part)),
+        _ => mixed_pieces(text, part, &mut piece),
     });
 }
 
@@ -35,16 +94,14 @@ pub(crate) fn parts(text: &str, mut part: impl FnMut(Range<usize>)) {
     }
 }
 
-/// Calls `word` with the words of ASCII text that begins at `begin`. Its bytes are classified 64 at a time,
-/// which costs less than a branch for each.
+/// Calls `word` with the words of ASCII text that begins at `begin`.
 fn ascii_words(text: &[u8], begin: usize, word: &mut impl FnMut(Range<usize>)) {
-    let (mut at, mut start, mut is_inside) = (begin, begin, false);
-    let mut block_words = |block: &[u8; 64]| {
-        let inside = alphanumeric(block);
+    let (mut start, mut is_inside) = (begin, false);
+    ascii_blocks(text, |at, inside| {
         // Where a byte is not of the kind of the one before it.
         let mut changes = inside ^ (inside << 1 | u64::from(is_inside));
         while changes != 0 {
-            let change = at + changes.trailing_zeros() as usize;
+            let change = begin + at + changes.trailing_zeros() as usize;
             changes &= changes - 1;
             if is_inside {
                 word(start..change);
@@ -52,14 +109,33 @@ fn ascii_words(text: &[u8], begin: usize, word: &mut impl FnMut(Range<usize>)) {
             start = change;
             is_inside = !is_inside;
         }
-        at += block.len();
-    };
+    });
+}
+
+/// Calls `start` with the place of the first byte of each word of ASCII text.
+fn ascii_word_starts(text: &[u8], mut start: impl FnMut(usize)) {
+    let mut last_inside = 0;
+    ascii_blocks(text, |at, inside| {
+        let mut starts = inside & !(inside << 1 | last_inside);
+        last_inside = inside >> 63;
+        while starts != 0 {
+            start(at + starts.trailing_zeros() as usize);
+            starts &= starts - 1;
+        }
+    });
+}
+
+/// Calls `block` with the place of each 64 bytes of ASCII text, and their letters and digits as bits from the
+/// lowest on: to classify them together costs less than a branch for each. After the text comes at least one
+/// byte that is neither, so that its last word ends.
+fn ascii_blocks(text: &[u8], mut block: impl FnMut(usize, u64)) {
     let (blocks, rest) = text.as_chunks::<64>();
-    blocks.iter().for_each(&mut block_words);
-    // Ends a word at the end of the text, too: the zeros after it are of no word.
+    for (number, bytes) in blocks.iter().enumerate() {
+        block(64 * number, alphanumeric(bytes));
+    }
     let mut last = [0; 64];
     last[..rest.len()].copy_from_slice(rest);
-    block_words(&last);
+    block(64 * blocks.len(), alphanumeric(&last));
 }
 
 /// The letters and digits among ASCII characters, as bits from the lowest on.
@@ -80,8 +156,8 @@ fn alphanumeric(block: &[u8; 64]) -> u64 {
     mask
 }
 
-/// Calls `word` with the words of a part of a text that has other characters than those of ASCII, too.
-fn mixed_words(text: &str, part: Range<usize>, word: &mut impl FnMut(Range<usize>)) {
+/// Calls `piece` with the pieces of a part of a text that has other characters than those of ASCII, too.
+fn mixed_pieces(text: &str, part: Range<usize>, piece: &mut impl FnMut(WordPiece)) {
     let is_space = u8::is_ascii_whitespace;
     let mut at = part.start;
     while at < part.end {
@@ -89,12 +165,14 @@ fn mixed_words(text: &str, part: Range<usize>, word: &mut impl FnMut(Range<usize
         let rest = &text.as_bytes()[at..part.end];
         let other = rest.iter().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
         let space_before = rest[..other].iter().rposition(is_space);
-        let piece = if other == rest.len() { other } else { space_before.map_or(0, |space| space + 1) };
+        let mixed = if other == rest.len() { other } else { space_before.map_or(0, |space| space + 1) };
         let end = rest[other..].iter().position(is_space).map_or(rest.len(), |space| other + space);
-        if piece > 0 {
-            ascii_words(&rest[..piece], at, word);
+        if mixed > 0 {
+            piece(WordPiece::Ascii(at..at + mixed));
         }
-        unicode_words(text, at + piece..at + end, word);
+        if mixed < end {
+            piece(WordPiece::Mixed(at + mixed..at + end));
+        }
         at += end;
     }
 }

@@ -51,6 +51,49 @@ impl CachedStemmer {
             slot.change.apply(word);
         });
     }
+
+    /// The start of a stem with which all ASCII words begin that have this stem. Stemmers cut off ends. What
+    /// else they change is among the last letters of the stem: here are their greatest number, and all
+    /// letters that may be among them.
+    pub(crate) fn beginning<'s>(&self, stem: &'s str) -> &'s str {
+        let (most, letters) = match self.latin() {
+            Some(Algorithm::Dutch) => (2, "bcdfghijklmnpqrstvwxyz"), // maan: man, -heden: -heid
+            Some(Algorithm::English) => (2, "eily"),                 // flies: fli, hoping: hope, dying: die
+            Some(Algorithm::Finnish) => (usize::MAX, "aeiouy"),      // yksikko: yksiko
+            Some(Algorithm::French) => (2, "ilnqtux"),               // -emment: -ent, -ication: -iqu
+            Some(Algorithm::Hungarian) => (1, "syz"),                // -ggyal: -gy
+            Some(Algorithm::Italian | Algorithm::Spanish) => (2, "et"), // -enza: -ent, -arla: -are
+            Some(Algorithm::Romanian) => (1, "t"),                   // -ism: -ist
+            _ => (0, ""),
+        };
+        let mut beginning = stem;
+        for _ in 0..most {
+            let Some(shorter) = beginning.strip_suffix(|letter: char| letters.contains(letter)) else {
+                break;
+            };
+            beginning = shorter;
+        }
+        beginning
+    }
+
+    /// True if some ASCII words have an empty stem, and so no token. [`CachedStemmer::beginning`] is for the
+    /// other languages.
+    pub(crate) fn drops_words(&self) -> bool {
+        self.latin() == Some(Algorithm::Turkish)
+    }
+
+    /// The stemmer of ASCII words.
+    fn latin(&self) -> Option<Algorithm> {
+        self.0.algorithm('a')
+    }
+}
+
+/// Replaces a word in small letters by its stem in a language. Words with digits, and those of one letter,
+/// are their own stem.
+pub fn stem_word(word: &mut String, language: TextLanguage) {
+    if let Some(stemmer) = CachedStemmer::new(language) {
+        stemmer.stem(word);
+    }
 }
 
 /// Number of cached words per thread; at 32 bytes each, at most 512 KB.
@@ -125,7 +168,18 @@ impl StemChange {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Tags of the languages whose ASCII words all have stems.
+    const LATIN: &[&str] = &["da", "de", "en", "es", "fi", "fr", "hu", "it", "nl", "no", "pt", "ro", "sv"];
+
+    /// Ends of words that stemmers of some languages replace, or whose replacements they change again.
+    const ENDS: &str = "abilit|al|amment|ance|arla|at|ation|ator|aux|bl|c|cs|e|ed|eed|emment|en|ence|encia\
+        |enza|ended|eren|eus|euse|ggy|heden|ic|ica|ical|ies|ii|ilor|ing|ism|iva|iviti|izer|kkio|kse|li|lijk\
+        |logie|lost|luk|ment|mma|ni|nnel|ogi|oot|ri|s|ssa|sse|ssz|t|tional|ul|urile|ution|uys|y|yant|ying|yle\
+        |zzs";
 
     #[test]
     fn stems_are_the_same_whether_remembered_or_not() {
@@ -152,6 +206,26 @@ mod tests {
                 let mut stemmed = word.to_owned();
                 stemming.stem(&mut stemmed);
                 assert_eq!(stemmed, expected, "{word}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        #[test]
+        fn ascii_words_begin_as_their_stems_say(
+            start in "[a-z]{0,6}",
+            ends in prop::collection::vec(prop::sample::select(ENDS.split('|').collect::<Vec<_>>()), 0..4),
+        ) {
+            let word = start + &ends.concat();
+            for tag in LATIN {
+                let language = TextLanguage::from_tag(tag);
+                let stemming = CachedStemmer::new(language).expect("the language has stems");
+                let mut stem = word.clone();
+                stemming.stem(&mut stem);
+                assert!(word.starts_with(stemming.beginning(&stem)), "{tag}: {word} is {stem}");
+                assert!(word.is_empty() || !stem.is_empty() && !stemming.drops_words(), "{tag}: {word}");
             }
         }
     }

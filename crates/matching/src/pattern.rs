@@ -159,8 +159,8 @@ impl WordMatcher {
         }
     }
 
-    /// Common prefix of all matching words; empty if they have none.
-    pub(crate) fn prefix(&self) -> &str {
+    /// Common prefix of the written forms of all matching words; empty if they have none.
+    pub fn prefix(&self) -> &str {
         match &self.kind {
             PatternKind::Prefix(prefix) => prefix,
             PatternKind::Fuzzy(fuzzy) => fuzzy.pattern().exact(),

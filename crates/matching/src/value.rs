@@ -1,7 +1,9 @@
 //! Predicates over single values.
 
+use std::sync::OnceLock;
+
 use millrace_document::{EncodedLeafValues, ValueRef};
-use millrace_linguistics::FieldAnalyzer;
+use millrace_linguistics::{FieldAnalyzer, WordBeginnings};
 use millrace_plan::{NumberRange, Predicate, QueryAttributes};
 use millrace_tensor::ShortText;
 use regex::Regex;
@@ -32,8 +34,17 @@ pub(crate) struct ValueTest {
 enum ValueMatchKind {
     Pattern(WordMatcher),
     In(ListedTexts),
-    Words { matchers: Vec<WordMatcher>, long: Option<LongPhrase>, analyzer: FieldAnalyzer },
-    WordIn { words: ListedTexts, analyzer: FieldAnalyzer },
+    Words {
+        matchers: Vec<WordMatcher>,
+        long: Option<LongPhrase>,
+        analyzer: FieldAnalyzer,
+        /// Those of the matchers' words, made for the first text: most conditions look words up elsewhere.
+        beginnings: OnceLock<Box<WordBeginnings>>,
+    },
+    WordIn {
+        words: ListedTexts,
+        analyzer: FieldAnalyzer,
+    },
     Range(NumberRange),
     NumberIn(ListedNumbers),
     Bool(bool),
@@ -65,7 +76,7 @@ impl ValueTest {
                 let matchers = patterns.iter().map(|pattern| WordMatcher::new(field, pattern));
                 let matchers: Vec<WordMatcher> = matchers.collect::<Result<_, _>>()?;
                 let long = LongPhrase::new(&matchers);
-                ValueMatchKind::Words { matchers, long, analyzer: analyzer() }
+                ValueMatchKind::Words { matchers, long, analyzer: analyzer(), beginnings: OnceLock::new() }
             }
             Predicate::WordIn(words) => {
                 ValueMatchKind::WordIn { words: ListedTexts::new(words), analyzer: analyzer() }
@@ -259,25 +270,29 @@ impl ValueTest {
     /// Calls `each` with the position of the first word of each occurrence in a text, ascending, for a
     /// predicate on words; nothing for another. Returns the number of words of the text.
     pub(crate) fn word_positions(&self, text: &str, mut each: impl FnMut(u32)) -> u32 {
-        let ValueMatchKind::Words { matchers, long, analyzer } = &self.kind else { return 0 };
+        let ValueMatchKind::Words { matchers, long, analyzer, beginnings } = &self.kind else { return 0 };
         if let Some(long) = long {
             return long.each_occurrence(text, analyzer, each);
         }
+        let beginnings = beginnings.get_or_init(|| Box::new(word_beginnings(matchers, analyzer)));
         // Number of matched words of each phrase that may have started.
         let (mut begun, mut position) = (Vec::new(), 0);
-        analyzer.tokens(text, |token| {
+        analyzer.admitted_tokens(text, beginnings, |token| {
+            if token.position != position {
+                // Words that are passed over match nothing.
+                begun.clear();
+            }
             begun.push(0);
             begun.retain_mut(|words| {
                 let goes_on = matchers.get(*words).is_some_and(|next| next.matches_token(&token));
                 *words += 1;
                 goes_on
             });
-            position += 1;
+            position = token.position + 1;
             if !matchers.is_empty() && begun.contains(&matchers.len()) {
                 each(position - matchers.len() as u32);
             }
-        });
-        position
+        })
     }
 
     /// The range of numbers, if the predicate is one.
@@ -353,6 +368,14 @@ impl ValueTest {
         analyzer.fold_value_into(text, buffer);
         buffer
     }
+}
+
+/// The beginnings of all words of a phrase.
+fn word_beginnings(words: &[WordMatcher], analyzer: &FieldAnalyzer) -> WordBeginnings {
+    let stems = words.iter().filter_map(WordMatcher::stems).flatten().map(String::as_str);
+    let written = words.iter().filter_map(WordMatcher::written);
+    let patterns = words.iter().filter(|word| !word.names_words()).map(WordMatcher::prefix);
+    analyzer.beginnings(stems, written.chain(patterns))
 }
 
 /// A condition on texts of ASCII without regard to case.
@@ -440,11 +463,14 @@ impl ValueWeights {
 #[cfg(test)]
 mod tests {
     use millrace_document::DataType;
-    use millrace_linguistics::TextLanguage;
+    use millrace_linguistics::{TextLanguage, TextToken};
     use millrace_plan::WordPattern;
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Words with stems in common, and some that have none in Turkish.
+    const WORDS: &[&str] = &["hope", "Hoping", "hopes", "man", "Maan", "café", "leri", "x1", "東"];
 
     proptest! {
         #[test]
@@ -468,6 +494,50 @@ mod tests {
             let mut buffer = String::new();
             let alone = texts.iter().enumerate().filter(|(_, text)| test.text(text, &mut buffer).is_some());
             prop_assert_eq!(matched, alone.map(|(index, _)| index).collect::<Vec<_>>(), "{}", pattern);
+        }
+
+        #[test]
+        fn words_that_are_passed_over_change_no_positions(
+            tag in prop::sample::select(vec!["en", "fi", "nl", "tr", "ja"]),
+            phrase in prop::collection::vec((0usize..5, prop::sample::select(WORDS.to_vec())), 1..4),
+            text in prop::collection::vec(
+                (prop::sample::select(WORDS.to_vec()), prop::sample::select(vec![" ", ", ", "-", "é ", "—"])),
+                0..30,
+            ),
+        ) {
+            let analyzer = || FieldAnalyzer::text(TextLanguage::from_tag(tag));
+            let tokens = |text: &str| {
+                let mut tokens: Vec<(String, String)> = Vec::new();
+                analyzer().tokens(text, |token| tokens.push((token.written.to_owned(), token.text.to_owned())));
+                tokens
+            };
+            let pattern = |&(kind, word): &(usize, &str)| {
+                let (written, stem) = tokens(word).pop()?;
+                Some(match kind {
+                    0 => WordPattern::Exact(stem),
+                    1 => WordPattern::Written(written),
+                    2 => WordPattern::Word { written, stems: vec![stem] },
+                    3 => WordPattern::Prefix(written.chars().take(2).collect()),
+                    _ => WordPattern::Suffix(written.chars().skip(1).collect()),
+                })
+            };
+            let patterns: Vec<WordPattern> = phrase.iter().filter_map(pattern).collect();
+            prop_assume!(!patterns.is_empty());
+            let matchers = patterns.iter().map(|pattern| WordMatcher::new("f", pattern).expect("it is valid"));
+            let matchers: Vec<WordMatcher> = matchers.collect();
+            let predicate = Predicate::Words(patterns);
+            let test = ValueTest::new("f", &predicate, analyzer).expect("it is valid").expect("it is on values");
+            let text: String = text.iter().flat_map(|(word, gap)| [*word, *gap]).collect();
+            let all = tokens(&text);
+            let fits = |(matcher, (written, stem)): (&WordMatcher, &(String, String))| {
+                matcher.matches_token(&TextToken { text: stem, written, range: 0..0, position: 0 })
+            };
+            let starts = all.windows(matchers.len()).enumerate();
+            let starts = starts.filter(|(_, tokens)| matchers.iter().zip(*tokens).all(fits));
+            let expected: Vec<usize> = starts.map(|(start, _)| start).collect();
+            let mut found = Vec::new();
+            let count = test.word_positions(&text, |position| found.push(position as usize));
+            prop_assert_eq!((found, count as usize), (expected, all.len()), "{:?}: {}", predicate, text);
         }
     }
 }

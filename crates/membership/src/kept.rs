@@ -30,6 +30,9 @@ const NAME: &str = "name";
 /// File with the directory's number.
 const HOME: &str = "home";
 
+/// File with the last cluster state.
+const STATE: &str = "state";
+
 /// File with the last table of copies of indexes.
 pub(crate) const PLACEMENT: &str = "index-copies";
 
@@ -44,6 +47,27 @@ pub fn resident(directory: &Path) -> Result<Option<String>, Error> {
         Some(name) => Ok(Some(String::from_utf8_lossy(&name).trim().to_owned())),
         None => Ok(read(HOME)?.map(|_| String::new())),
     }
+}
+
+/// Protocol of the last cluster state that a node has kept in its directory; `None` if it has no readable
+/// one. All nodes of the cluster know it, since no older version is admitted from that state on.
+///
+/// # Errors
+/// [`Error::Disk`].
+pub fn kept_protocol(directory: &Path) -> Result<Option<u16>, Error> {
+    Ok(kept_state(directory)?.map(|state| state.protocol()))
+}
+
+/// The last cluster state in a directory, if there is a readable one.
+fn kept_state(directory: &Path) -> Result<Option<ClusterState>, Error> {
+    let state = read_file(&RealDisk, &directory.join(STATE)).map_err(failed)?;
+    Ok(state.and_then(|bytes| match ClusterState::from_json(&bytes) {
+        Ok(state) => Some(state),
+        Err(error) => {
+            tracing::warn!(%error, "the last cluster state is not known any more");
+            None
+        }
+    }))
 }
 
 fn failed(error: io::Error) -> Error {
@@ -75,14 +99,7 @@ impl MemberLocalState {
                 home
             }
         };
-        let state = read_file(&disk, &directory.join("state")).map_err(fail)?;
-        let state = state.and_then(|bytes| match ClusterState::from_json(&bytes) {
-            Ok(state) => Some(Arc::new(state)),
-            Err(error) => {
-                tracing::warn!(%error, "the last cluster state is not known any more");
-                None
-            }
-        });
+        let state = kept_state(directory)?.map(Arc::new);
         let placement = read_file(&disk, &directory.join(PLACEMENT)).map_err(fail)?;
         let placement = placement.and_then(|bytes| match PlacementTable::from_json(&bytes) {
             Ok(table) => Some(Arc::new(table)),
@@ -111,7 +128,7 @@ impl MemberLocalState {
                 () = shared.wait_until_left() => return,
             }
             let Some(state) = states.borrow_and_update().clone() else { continue };
-            let path = directory.join("state");
+            let path = directory.join(STATE);
             let write = move || replace_file(&RealDisk, &path, &state.to_json());
             match tokio::task::spawn_blocking(write).await {
                 Ok(Ok(())) => {}

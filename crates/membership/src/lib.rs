@@ -34,7 +34,7 @@ mod standing;
 
 pub use error::Error;
 pub use figures::{BucketFigures, IdealFigures, NodeFigures, OperationFigures, PaceFigures, TransferFigures};
-pub use kept::resident;
+pub use kept::{kept_protocol, resident};
 pub use membership::{ClusterMembership, ConfirmedState};
 pub use notes::NodeNote;
 pub use packages::{PACKAGE_BYTES_MAX, PackagePublication, PublishedPackage};

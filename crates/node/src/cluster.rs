@@ -66,8 +66,8 @@ pub use self::indexes::{IndexAnswer, IndexName, IndexQuestion, NodeIndexState, i
 pub use self::members::{MemberNode, MemberNodes, MemberRole};
 pub use self::pages::{ClusterScan, documents_away};
 pub use self::placement::NO_SUCH_BUCKET;
-pub use self::readers::own_readers;
 pub(crate) use self::readers::{SilentOwners, readers_of_all};
+pub use self::readers::{own_bucket, own_readers};
 pub(crate) use self::route::check_held;
 pub use self::route::{
     AccessKind, RETRY_PAUSE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, forward_request,

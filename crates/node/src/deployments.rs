@@ -6,6 +6,8 @@
 //! crash leaves the old application or the new one, each with its removals. The file `dropped` has the
 //! removals that were applied to the store; a start applies the others.
 
+mod kept;
+
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::Deref;
@@ -17,12 +19,14 @@ use arc_swap::{ArcSwapOption, Guard};
 use millrace_cluster::DroppedTypes;
 use millrace_document::Timestamp;
 use millrace_env::{Disk as _, RealDisk};
-use millrace_schema::ApplicationDraft;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::deployment::{self, CompiledApplication};
 use crate::models::NodeModels;
 use crate::{Error, StartError};
+
+use self::kept::KeptApplication;
+pub use self::kept::check_application;
 
 /// The active deployment, in memory and on disk.
 pub struct ActiveDeployment {
@@ -59,6 +63,8 @@ struct TypeRemovals {
 
 /// File of the removals that the store has applied.
 const APPLIED: &str = "dropped";
+/// File of the active generation.
+const ACTIVE: &str = "active";
 
 impl ActiveDeployment {
     /// Reads the active deployment.
@@ -73,36 +79,19 @@ impl ActiveDeployment {
             change: Mutex::new(()),
             removals: Mutex::default(),
         };
-        let active = deployments.directory.join("active");
-        let text = match std::fs::read_to_string(&active) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(deployments),
-            Err(source) => return Err(StartError::Directory { path: active, source }),
-        };
-        let fail = |path: &Path, reason: String| StartError::Application { path: path.to_owned(), reason };
-        let generation: u64 = text
-            .trim()
-            .parse()
-            .map_err(|_| fail(&active, format!("it should hold a generation, not '{}'", text.trim())))?;
+        let Some(kept) = KeptApplication::read(directory)? else { return Ok(deployments) };
+        let KeptApplication { generation, removals, draft } = kept;
         deployments.last.store(generation, Ordering::Relaxed);
-        let read = |path: PathBuf| read_drops(&path).map_err(|fault| fail(&path, fault.to_string()));
-        let removals = TypeRemovals {
-            known: read(deployments.drops(generation))?,
-            applied: read(deployments.directory.join(APPLIED))?,
-            had_application: true,
-        };
         *deployments.removals() = removals;
-        let package = deployments.package(generation);
-        if text.trim() == "0" {
-            return Ok(deployments);
+        if let Some(draft) = draft {
+            let compiled = CompiledApplication::compile_active(draft, generation, None, models);
+            let compiled = compiled.map_err(|error| StartError::Application {
+                path: package_of(directory, generation),
+                reason: error.to_string(),
+                cure: "start the version that deployed it, or move the directory of the file away and deploy again",
+            })?;
+            deployments.current.store(Some(Arc::new(compiled)));
         }
-        let bytes = std::fs::read(&package)
-            .map_err(|source| StartError::Directory { path: package.clone(), source })?;
-        let deployment = ApplicationDraft::from_zip(&bytes)
-            .map_err(|error| Error::Package(error.into()))
-            .and_then(|draft| CompiledApplication::compile_active(draft, generation, None, models))
-            .map_err(|error| fail(&package, error.to_string()))?;
-        deployments.current.store(Some(Arc::new(deployment)));
         Ok(deployments)
     }
 
@@ -232,11 +221,11 @@ impl ActiveDeployment {
     }
 
     fn package(&self, generation: u64) -> PathBuf {
-        self.directory.join(format!("{generation}.zip"))
+        package_of(&self.directory, generation)
     }
 
     fn drops(&self, generation: u64) -> PathBuf {
-        self.directory.join(format!("{generation}.drops"))
+        drops_of(&self.directory, generation)
     }
 
     /// Makes a generation, whose package is on disk, the active one of the next start, with these removals.
@@ -244,7 +233,7 @@ impl ActiveDeployment {
         write_synced(&self.drops(generation), &drops_json(dropped))?;
         // The files must exist whenever `active` names them.
         File::open(&self.directory)?.sync_all()?;
-        replace_file(&self.directory, "active", generation.to_string().as_bytes())?;
+        replace_file(&self.directory, ACTIVE, generation.to_string().as_bytes())?;
         let mut removals = self.removals();
         removals.known = dropped.clone();
         removals.had_application = true;
@@ -252,7 +241,10 @@ impl ActiveDeployment {
     }
 
     fn disk_error(&self, error: &io::Error) -> Error {
-        Error::Internal(format!("the application could not be kept in {}: {error}", self.directory.display()))
+        Error::Internal(format!(
+            "the application could not be kept in {}: {error}; make room, or let the user of the server write there",
+            self.directory.display()
+        ))
     }
 }
 
@@ -260,25 +252,14 @@ fn drops_json(dropped: &DroppedTypes) -> Vec<u8> {
     serde_json::to_vec(dropped).expect("names and numbers always have a JSON form")
 }
 
-/// Fault of the file with the removals of types.
-#[derive(Debug, thiserror::Error)]
-enum DropsFault {
-    #[error(
-        "it should hold the document types that were removed, as JSON: {0}; put a copy of the directory back, or {{}} in it \
-         to start without them"
-    )]
-    Json(#[from] serde_json::Error),
-    #[error(transparent)]
-    Io(#[from] io::Error),
+/// Package of a generation.
+fn package_of(directory: &Path, generation: u64) -> PathBuf {
+    directory.join(format!("{generation}.zip"))
 }
 
-/// Reads the removals in a file; none if it does not exist, since earlier versions wrote none.
-fn read_drops(path: &Path) -> Result<DroppedTypes, DropsFault> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(DroppedTypes::default()),
-        Err(error) => Err(error.into()),
-    }
+/// Removals of document types up to a generation.
+fn drops_of(directory: &Path, generation: u64) -> PathBuf {
+    directory.join(format!("{generation}.drops"))
 }
 
 /// Replaces a file, so that a crash leaves the old one or the new one.

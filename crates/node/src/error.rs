@@ -35,18 +35,32 @@ pub enum StartError {
     #[error("the last deployment cannot be completed: {0}")]
     Deployment(Error),
     /// The operating system refuses threads.
-    #[error("cannot start threads: {0}")]
+    #[error(
+        "cannot start threads: {0}; raise the limit of the system (ulimit -u, TasksMax), or lower --threads"
+    )]
     Threads(std::io::Error),
     /// The store does not open.
     #[error("{0}{cure}", cure = doctor(.0))]
     Store(#[from] millrace_store::Error),
     /// The previously active application no longer works.
-    #[error("the active application in {} cannot be used: {reason}", path.display())]
+    #[error("the active application in {} cannot be used: {reason}; {cure}", path.display())]
     Application {
         /// Path of the application.
         path: PathBuf,
         /// Reason.
         reason: String,
+        /// Recommended action.
+        cure: &'static str,
+    },
+    /// The state of reindexing cannot be read.
+    #[error("the state of reindexing in {} cannot be read: {reason}; {cure}", path.display())]
+    Reindexing {
+        /// Path of the state.
+        path: PathBuf,
+        /// Reason.
+        reason: String,
+        /// Recommended action.
+        cure: &'static str,
     },
 }
 

@@ -11,6 +11,7 @@
 //! until they were read again, and queries read them as a whole. All that an index would miss after a crash
 //! is in a file of notes before it is in the store.
 
+mod adopting;
 mod choosing;
 mod covering;
 mod definition;
@@ -28,6 +29,7 @@ mod status;
 mod usage;
 mod uses;
 mod verify;
+mod writing;
 
 #[cfg(test)]
 mod tests;

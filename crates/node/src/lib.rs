@@ -33,6 +33,7 @@ pub mod work;
 
 pub use caller::CancelOnDrop;
 pub use deployment::{CompiledApplication, pack};
+pub use deployments::check_application;
 pub use error::{Error, ErrorKind, StartError, remote_kind};
 pub use field_uses::{FieldUseCounts, FieldUseLog, FieldUseSummary};
 pub use fitness::UnhealthyReason;

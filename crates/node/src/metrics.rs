@@ -112,7 +112,7 @@ pub enum CountedMetric {
     Reindexed,
     /// Documents that searches of logs have read.
     LogDocumentsRead,
-    /// Columns that searches of logs have made of the documents of a chunk.
+    /// Columns of logs that were made of the documents of a chunk, by searches or ahead of them.
     LogColumnsMade,
     /// Documents of logs that were written with fields that do not fit.
     LogDocumentsIgnored,
@@ -214,7 +214,7 @@ const DESCRIPTIONS: [(CountedMetric, &str, &str, &str); 33] = [
         CountedMetric::LogColumnsMade,
         "millrace.logs.columns_made",
         "column",
-        "Columns of fields that searches of such streams have made of the documents of a chunk",
+        "Columns of fields that were made of the documents of a chunk, by searches of such streams or ahead of them",
     ),
     (
         CountedMetric::LogDocumentsIgnored,

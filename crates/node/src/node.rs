@@ -92,7 +92,7 @@ impl Node {
         options.erase_within = settings.erase_within;
         (options.keep_logs, options.keep_logs_bytes) = (settings.keep_logs, settings.keep_logs_bytes_max);
         options.segment_format = settings.segment_format;
-        options.disk = Arc::new(BoundedDisk::new(settings.disk(), settings.open_files_max));
+        options.disk = Arc::new(BoundedDisk::new(settings.disk_of_store(), settings.open_files_max));
         let models = NodeModels::open(ModelOptions {
             directory: settings.data_dir.join("models"),
             slots: settings.threads,
@@ -115,7 +115,7 @@ impl Node {
         let pool = WorkPool::new(settings.threads, settings.queue_max, &models.cores())
             .map_err(StartError::Threads)?;
         let follower = Arc::new(FollowerSwitch::new(store.clone()));
-        let indexes = NodeIndexes::new(&settings.data_dir, &follower);
+        let indexes = NodeIndexes::new(&settings.data_dir, &follower, Arc::clone(&settings.disk));
         let placed_indexes = PlacedIndexes::new(&settings.data_dir, &follower);
         let node = Arc::new(Node {
             indexes,
@@ -224,10 +224,10 @@ impl Node {
     }
 
     /// Keeps the indexes of the active application, each for the documents that the node has. Called once the
-    /// node is complete, and after each deployment.
+    /// node is complete, and after each deployment. What the disk refuses is tried again.
     ///
     /// # Errors
-    /// A directory cannot be used, or the system refuses a thread.
+    /// The system refuses a thread.
     pub(crate) fn keep_indexes(&self) -> Result<(), Error> {
         let _one_at_a_time = self.adopting.lock();
         let current = self.deployments.current().ok();

@@ -53,6 +53,8 @@ pub struct Settings {
     pub plain_paths: bool,
     /// Time that each sync of the store takes longer: for tests and benchmarks with a slow disk.
     pub sync_delay: Duration,
+    /// Holds segments, the manifest and indexes; another than the default for tests that fill it.
+    pub disk: Arc<dyn Disk>,
 }
 
 impl Settings {
@@ -62,11 +64,11 @@ impl Settings {
     }
 
     /// Returns the disk of the store.
-    pub(crate) fn disk(&self) -> Arc<dyn Disk> {
-        let real = Arc::new(RealDisk);
+    pub(crate) fn disk_of_store(&self) -> Arc<dyn Disk> {
+        let disk = Arc::clone(&self.disk);
         match self.sync_delay.is_zero() {
-            true => real,
-            false => Arc::new(ObservedDisk::with_slow_syncs(real, self.sync_delay)),
+            true => disk,
+            false => Arc::new(ObservedDisk::with_slow_syncs(disk, self.sync_delay)),
         }
     }
 
@@ -93,6 +95,7 @@ impl Settings {
             model_idle: Duration::from_secs(900),
             plain_paths: false,
             sync_delay: Duration::ZERO,
+            disk: Arc::new(RealDisk),
         }
     }
 }

@@ -65,6 +65,9 @@ impl LocaleCollation {
 
     /// Compares texts: as their keys compare, without making these.
     pub fn compare(&self, a: &str, b: &str) -> Ordering {
+        if a == b {
+            return Ordering::Equal;
+        }
         self.order_of_ascii(a.as_bytes(), b.as_bytes()).unwrap_or_else(|| self.collator.compare(a, b))
     }
 

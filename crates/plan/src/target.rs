@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_document::DataType;
 use millrace_query::ItemAnnotations;
 use millrace_query::simple::TermEnd;
-use millrace_schema::{FieldMatching, MatchMode, Schema, SchemaField, UriPart, did_you_mean};
+use millrace_schema::{FieldMatching, Fieldset, MatchMode, Schema, SchemaField, UriPart, did_you_mean};
 
 use crate::Error;
 
@@ -72,12 +72,7 @@ impl<'s> PredicateTarget<'s> {
 /// differ only in case, the exact one is used, or any if there is no exact one.
 pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<PredicateTarget<'s>>, Error> {
     let name = schema.index_aliases.get(name).map_or(name, String::as_str);
-    let in_any_case = || {
-        let is_field = schema.fields.contains_key(name);
-        schema.fieldsets.iter().find(|(known, _)| !is_field && known.eq_ignore_ascii_case(name))
-    };
-    let fieldset = schema.fieldsets.get(name).or_else(|| in_any_case().map(|(_, fieldset)| fieldset));
-    if let Some(fieldset) = fieldset {
+    if let Some(fieldset) = fieldset(schema, name) {
         let (mut targets, mut fault) = (Vec::with_capacity(fieldset.fields.len()), None);
         for field in &fieldset.fields {
             match target(schema, field) {
@@ -94,13 +89,42 @@ pub(crate) fn resolve<'s>(schema: &'s Schema, name: &str) -> Result<Vec<Predicat
     Ok(members(target(schema, name)?))
 }
 
+/// The fieldset with this name, or with this alias of its index.
+fn fieldset<'s>(schema: &'s Schema, name: &str) -> Option<&'s Fieldset> {
+    let name = schema.index_aliases.get(name).map_or(name, String::as_str);
+    let in_any_case = || {
+        let is_field = schema.fields.contains_key(name);
+        schema.fieldsets.iter().find(|(known, _)| !is_field && known.eq_ignore_ascii_case(name))
+    };
+    schema.fieldsets.get(name).or_else(|| in_any_case().map(|(_, fieldset)| fieldset))
+}
+
+/// Commands of the fieldset with this name, then those of these fields (`query-command`).
+fn query_commands<'a>(
+    schema: &'a Schema,
+    name: &str,
+    targets: &'a [PredicateTarget<'_>],
+) -> impl Iterator<Item = &'a str> {
+    let of_fieldset = fieldset(schema, name).into_iter().flat_map(|fieldset| &fieldset.query_commands);
+    let of_fields = targets.iter().flat_map(|target| &target.field.query_commands);
+    of_fieldset.chain(of_fields).map(String::as_str)
+}
+
 /// True if typed words that punctuation joins are a phrase in these fields (`query-command:
 /// phrase-segmenting` of the fieldset or one of its fields).
 pub(crate) fn joins_words(schema: &Schema, name: &str, targets: &[PredicateTarget<'_>]) -> bool {
-    let of_fieldset = schema.fieldsets.get(name).into_iter().flat_map(|fieldset| &fieldset.query_commands);
-    let of_fields = targets.iter().flat_map(|target| &target.field.query_commands);
-    let command = of_fieldset.chain(of_fields).find_map(|command| command.strip_prefix("phrase-segmenting"));
-    command.is_some_and(|setting| setting.trim() != "false")
+    let setting =
+        query_commands(schema, name, targets).find_map(|command| command.strip_prefix("phrase-segmenting"));
+    setting.is_some_and(|setting| setting.trim() != "false")
+}
+
+/// Rule for the end of a term by the commands of a field or fieldset.
+fn commanded_end<'a>(mut commands: impl Iterator<Item = &'a str>) -> Option<TermEnd> {
+    commands.find_map(|command| match command {
+        "word" => Some(TermEnd::Blank),
+        "exact" => Some(TermEnd::Terminator(" ".to_owned())),
+        _ => command.strip_prefix("exact ").map(|terminator| TermEnd::Terminator(terminator.to_owned())),
+    })
 }
 
 /// The target itself, or the members of a struct or map.
@@ -137,24 +161,38 @@ pub(crate) fn exists(schema: &Schema, name: &str) -> bool {
     name == "sddocname" || resolve(schema, name).is_ok()
 }
 
-/// Rule for the end of a term in typed text for `name`; `None` if it denotes nothing. The fields of a
-/// fieldset must agree.
+/// Rule for the end of a term in typed text for `name`; `None` if it denotes nothing. The `match` of a
+/// fieldset decides, or its fields, which must agree. What then ends with a word can have a `query-command`.
 pub(crate) fn term_end(schema: &Schema, name: &str) -> Option<TermEnd> {
     if name == "sddocname" {
         return Some(TermEnd::Word);
     }
-    let mut ends = resolve(schema, name).ok()?.into_iter().map(|target| {
+    let targets = resolve(schema, name).ok()?;
+    let of_value = |matching: &FieldMatching| match matching.mode {
+        MatchMode::Exact => TermEnd::Terminator(matching.terminator().to_owned()),
+        _ => TermEnd::Blank,
+    };
+    if let Some(matching) = fieldset(schema, name).and_then(|fieldset| fieldset.matching.as_ref()) {
+        return Some(match matching.mode {
+            MatchMode::Text | MatchMode::Gram { .. } => TermEnd::Word,
+            _ => of_value(matching),
+        });
+    }
+    let mut ends = targets.iter().map(|target| {
         let matching = target.matching();
         match matching.mode {
             MatchMode::Uri(UriPart::Hostname) => TermEnd::Hostname,
             MatchMode::Uri(_) => TermEnd::Blank,
             _ if !holds_text(target.value_type) || target.is_text() => TermEnd::Word,
-            MatchMode::Exact => TermEnd::Terminator(matching.terminator().to_owned()),
-            _ => TermEnd::Blank,
+            _ => of_value(matching),
         }
     });
     let first = ends.next()?;
-    Some(if ends.all(|end| end == first) { first } else { TermEnd::Word })
+    let end = if ends.all(|end| end == first) { first } else { TermEnd::Word };
+    Some(match end {
+        TermEnd::Word => commanded_end(query_commands(schema, name, &targets)).unwrap_or_default(),
+        end => end,
+    })
 }
 
 fn target<'s>(schema: &'s Schema, name: &str) -> Result<PredicateTarget<'s>, Error> {

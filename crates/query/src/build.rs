@@ -47,9 +47,24 @@ const ROOT: AnnotationScope<'static> = AnnotationScope { annotations: &[], paren
 
 type Built<T> = Result<T, SyntaxFault>;
 
-/// The item of a condition.
+/// Error of a `userQuery()` that needs words and has none.
+const NO_USER_QUERY: &str = "userQuery() reads the parameter 'query', which is not given; add query=…";
+
+/// The item of all conditions. A `userQuery()` alone needs words, unless `allowEmpty` says otherwise.
 pub(crate) fn item(node: &SyntaxNode, context: &BuildContext<'_>) -> Built<QueryItem> {
-    ItemBuilder { context }.item(node, &ROOT)
+    let mut item = ItemBuilder { context }.item(node, &ROOT)?;
+    let is_user_query =
+        matches!(&node.form, SyntaxForm::Call(name, _) if name.eq_ignore_ascii_case("userQuery"));
+    if let QueryItem::Text(text) = &mut item
+        && is_user_query
+        && ROOT.inside(node).annotation("allowEmpty").is_none()
+    {
+        if context.user_query.is_none() {
+            return Err(SyntaxFault::new(node.at, NO_USER_QUERY));
+        }
+        text.allow_empty = false;
+    }
+    Ok(item)
 }
 
 /// A non-negative whole number: `limit`, `offset`, `timeout`.

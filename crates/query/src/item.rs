@@ -316,7 +316,8 @@ pub struct TermText {
     pub text: String,
     /// Position in the user's text (`origin`): offset and length in characters.
     pub origin: Option<(u32, u32)>,
-    /// True if its words are neighbours although the text is typed: it was in quotes, or is a special token.
+    /// True if its words are neighbours although the text is typed: it was in quotes, or is a special token,
+    /// or one value of its field.
     pub together: bool,
 }
 

@@ -84,7 +84,7 @@ pub struct StreamingScope {
 pub struct QuerySortKey {
     /// A field, or `[relevance]`, `[docid]`, `[source]`.
     pub field: String,
-    /// Direction; by default that of the field in the schema.
+    /// Direction; by default that of the field in the schema. A statement always has one.
     pub order: Option<SortOrder>,
     /// `function(…)` around the field: `lowercase`, `raw`, or `uca` with locale and strength.
     pub function: Option<(String, Vec<String>)>,

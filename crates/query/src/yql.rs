@@ -18,8 +18,9 @@ pub(crate) struct YqlStatement {
     pub fields: Vec<String>,
     pub sources: QuerySources,
     pub root: SyntaxNode,
-    /// Sort keys, each a name or call.
-    pub order: Vec<(SyntaxNode, Option<SortOrder>)>,
+    /// Sort keys, each a name or call; ascending where the statement does not say, also if the schema has
+    /// another order.
+    pub order: Vec<(SyntaxNode, SortOrder)>,
     pub limit: Option<SyntaxNode>,
     pub offset: Option<SyntaxNode>,
     /// Timeout in milliseconds.

@@ -14,9 +14,9 @@ use crate::package_settings::PackageSettings;
 use crate::resolve::DeclaredSchemas;
 use crate::suggest::did_you_mean;
 use crate::{
-    EmbedderConfig, Error, FederationConfig, FieldGenerator, IndexServiceConfig, InputDef, InputType,
-    InvalidNames, LanguageModelConfig, ModelExecution, PackageFindings, PackageMistakes, QueryProfiles,
-    Schema, SearchChain, SignificanceModels, SourceTarget, ValidationOverride,
+    EmbedderConfig, Error, FederationConfig, FieldGenerator, HandlerBinding, IndexServiceConfig, InputDef,
+    InputType, InvalidNames, LanguageModelConfig, ModelExecution, PackageFindings, PackageMistakes,
+    QueryProfiles, Schema, SearchChain, SignificanceModels, SourceTarget, ValidationOverride,
 };
 use crate::{overrides, parse, resolve, services, xml};
 
@@ -241,12 +241,16 @@ fn declare(schema: &mut Arc<Schema>, features: Option<&BTreeMap<&str, &TensorTyp
 pub struct ContainerCluster {
     /// Id; by default `default` or `container`.
     pub id: String,
+    /// Version of the application by its author's count; empty if there is none.
+    pub version: String,
     /// Port of its http server, if given.
     pub port: Option<u16>,
     /// True if `<search>` is present.
     pub search: bool,
     /// True if `<document-api>` is present.
     pub document_api: bool,
+    /// Further paths of handlers, of all container clusters.
+    pub bindings: Vec<HandlerBinding>,
     /// True if the rate limiting searcher is in a chain: queries over their client's stated quota are
     /// rejected.
     pub limits_rates: bool,
@@ -308,13 +312,26 @@ pub struct ContentCluster {
     pub indexes: Option<IndexServiceConfig>,
 }
 
-/// Size of dynamic summaries, as far as services.xml sets it.
+/// Size and markup of dynamic summaries, as far as services.xml sets them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SnippetSettings {
     /// Lengths for fields without settings of their own.
     pub usual: SnippetLengths,
     /// Lengths for single fields, by name; what they leave out has its default, not the value of `usual`.
     pub fields: BTreeMap<String, SnippetLengths>,
+    /// Markup in the summaries of all fields.
+    pub markup: SummaryMarkup,
+}
+
+/// Markup in document summaries, as far as services.xml sets it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SummaryMarkup {
+    /// Text before a word that the query matches.
+    pub open: Option<String>,
+    /// Text after the word.
+    pub close: Option<String>,
+    /// Text in place of what a dynamic summary leaves out.
+    pub separator: Option<String>,
 }
 
 /// Size of the dynamic summary of a field. Lengths are in bytes.

@@ -26,6 +26,7 @@
 //! This crate is independent of documents' values, queries, and storage.
 
 mod application;
+mod binding;
 pub mod change;
 mod embedder;
 mod error;
@@ -50,8 +51,9 @@ mod xml;
 
 pub use application::{
     Application, ApplicationClients, ApplicationDraft, ClusterDocument, ContainerCluster, ContentCluster,
-    ContentTuning, DocumentMode, SnippetLengths, SnippetSettings,
+    ContentTuning, DocumentMode, SnippetLengths, SnippetSettings, SummaryMarkup,
 };
+pub use binding::{BoundHandler, HandlerBinding};
 pub use embedder::{
     ColbertTokens, EmbedderConfig, EmbedderImplementation, EmbedderKind, EmbeddingService, ModelExecution,
     ModelFile, PrependTexts, RemoteModel, TokenPooling, TransformerConfig, TransformerNames,

@@ -112,6 +112,13 @@ pub(crate) fn from_dir(directory: &Path) -> Result<Files, Error> {
     } else {
         directory
     };
+    // Before all files are read: the directory may be any.
+    if !root.join("services.xml").is_file() {
+        return Err(Error::Package(format!(
+            "no services.xml in {}, so it is not an application package; name the directory in which that file is",
+            directory.display()
+        )));
+    }
     let patterns = fs::read_to_string(root.join(".vespaignore")).unwrap_or_default();
     let ignore = IgnorePatterns::parse(&patterns)?;
     let mut files = CollectedFiles { files: Files::new(), left: BYTES_MAX };
@@ -335,5 +342,19 @@ mod tests {
         fs::write(directory.path().join("raw/data"), "").unwrap();
         let files = from_dir(directory.path()).unwrap();
         assert_eq!(files.keys().collect::<Vec<_>>(), ["services.xml", "x/b.md"]);
+    }
+
+    #[test]
+    fn directories_without_services_are_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        // More than a package may have, in no space.
+        fs::File::create(directory.path().join("disk.img")).unwrap().set_len(BYTES_MAX + 1).unwrap();
+        for path in [directory.path().to_owned(), directory.path().join("nope")] {
+            let refused = from_dir(&path).expect_err("it is not a package").to_string();
+            assert!(
+                refused.contains("no services.xml in") && refused.contains("name the directory"),
+                "{refused}"
+            );
+        }
     }
 }

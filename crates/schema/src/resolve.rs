@@ -470,7 +470,8 @@ fn resolve_fieldset(
             decl.name.position, decl.name.value, first.name, other.name, first.name
         ));
     }
-    let matching = own.then(|| field::override_matching(first.matching.clone(), &decl.matching));
+    let has_mode = decl.matching.mode.is_some();
+    let matching = has_mode.then(|| field::override_matching(first.matching.clone(), &decl.matching));
     let fields = decl.fields.iter().map(|name| name.value.clone()).collect();
     Ok(Fieldset { fields, matching, query_commands: decl.query_commands.clone() })
 }

@@ -83,7 +83,7 @@ impl Schema {
 pub struct Fieldset {
     /// Names of the fields.
     pub fields: Vec<String>,
-    /// Processing of query text; by default that of the first field.
+    /// Processing of query text, if `match` says how; otherwise that of the fields.
     pub matching: Option<FieldMatching>,
     /// `query-command`.
     pub query_commands: Vec<String>,

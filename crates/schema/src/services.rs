@@ -13,6 +13,7 @@ mod embedder_settings;
 mod federation;
 pub(crate) mod indexes;
 mod language;
+mod markup;
 mod preprocess;
 #[cfg(test)]
 mod setting_tests;
@@ -21,6 +22,7 @@ mod snippets;
 mod special_tokens;
 mod topology;
 mod tuning;
+mod userdata;
 mod variants;
 
 use std::collections::BTreeMap;
@@ -59,7 +61,12 @@ pub(crate) struct ServicesFile {
 
 /// The settings in services.xml that are read by a table, block by block.
 pub fn service_blocks() -> Vec<ServiceBlock> {
-    let mut blocks = vec![federation::OPTIONS.documented(), snippets::SETTINGS.documented()];
+    let mut blocks = vec![
+        federation::OPTIONS.documented(),
+        snippets::SETTINGS.documented(),
+        userdata::SETTINGS.documented(),
+    ];
+    blocks.extend(markup::documented());
     blocks.extend(special_tokens::documented());
     blocks.extend(indexes::documented());
     blocks.push(embedder::TYPES.documented());
@@ -98,6 +105,12 @@ pub(crate) fn read(
     let content = content.into_iter().map(|(_, cluster)| cluster).collect();
     let mut services =
         ServicesFile { container, content, containers_known, content_known, ..ServicesFile::default() };
+    let version = userdata::read(parent, &mut findings.warnings);
+    services.container.version = findings.ok_or_report(version).unwrap_or_default();
+    let markup = markup::read(parent, &mut findings.warnings);
+    if let Some(markup) = findings.ok_or_report(markup) {
+        services.content.iter_mut().for_each(|cluster| cluster.snippets.markup = markup.clone());
+    }
     if content_known {
         indexes::read_file(files, &mut services.content, schemas, findings);
         indexes::check(&services.content, findings);
@@ -277,6 +290,7 @@ fn choose_container(
     }
     let search = containers.iter().any(|(_, container)| container.search);
     let document_api = containers.iter().any(|(_, container)| container.document_api);
+    let bindings = containers.iter().flat_map(|(_, container)| container.bindings.clone()).collect();
     let limits_rates = containers.iter().any(|(_, container)| container.limits_rates);
     let checks_encoding = containers.iter().any(|(_, container)| container.checks_encoding);
     let assistants = containers.iter().any(|(_, container)| container.assistants);
@@ -299,6 +313,7 @@ fn choose_container(
         containers.into_iter().nth(chosen).map(|(_, container)| container).unwrap_or_default();
     container.search = search;
     container.document_api = document_api;
+    container.bindings = bindings;
     container.limits_rates = limits_rates;
     container.checks_encoding = checks_encoding;
     container.assistants = assistants;
@@ -346,7 +361,7 @@ fn check_element(element: Node<'_, '_>, known: &[KnownElement], findings: &mut P
                 format!("<{name}> in <{parent}>: {reason}"),
             ));
         }
-        ElementSupport::NoEffect(_) if snippets::is_read(element) || special_tokens::is_read(element) => {}
+        ElementSupport::NoEffect(_) if is_read_config(element) => {}
         ElementSupport::NoEffect(reason) => {
             let position = xml::position_of(FILE, element);
             findings.warnings.push(format!("{position}: <{name}> has no effect: {reason}"));
@@ -356,6 +371,14 @@ fn check_element(element: Node<'_, '_>, known: &[KnownElement], findings: &mut P
         }
         ElementSupport::Closed => {}
     }
+}
+
+/// True for a config override that has an effect where it stands.
+fn is_read_config(element: Node<'_, '_>) -> bool {
+    snippets::is_read(element)
+        || markup::is_read(element)
+        || special_tokens::is_read(element)
+        || userdata::is_read(element)
 }
 
 /// Name of an element, prefixed by `preprocess:` if it is in that namespace.

@@ -1,6 +1,7 @@
 //! Encoding of values as bytes that compare in the requested order.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use millrace_plan::TextOrder;
 
@@ -73,6 +74,42 @@ pub(crate) fn text(order: &TextOrder, text: &str, key: &mut Vec<u8>) {
     terminate(start, key);
 }
 
+/// Keys of texts in one order. Those in the order of a locale are kept, since texts repeat, and making such a
+/// key takes much longer than finding it here.
+#[derive(Default)]
+pub(crate) struct TextKeys {
+    kept: HashMap<String, Vec<u8>>,
+    kept_max: usize,
+}
+
+impl TextKeys {
+    /// Number of texts whose keys are kept in one pass, in all orders together.
+    const TEXTS_MAX: usize = 1 << 10;
+
+    /// Bytes of a text up to which its key is kept.
+    const BYTES_MAX: usize = 64;
+
+    /// Creates an empty one, for one of this many orders.
+    pub(crate) fn of_orders(orders: usize) -> Self {
+        TextKeys { kept: HashMap::new(), kept_max: Self::TEXTS_MAX / orders.max(1) }
+    }
+
+    /// Appends the key of a text in the order, which is the same in all calls.
+    pub(crate) fn append(&mut self, order: &TextOrder, text: &str, key: &mut Vec<u8>) {
+        if !matches!(order, TextOrder::Collated(_)) || text.len() > Self::BYTES_MAX {
+            return self::text(order, text, key);
+        }
+        if let Some(kept) = self.kept.get(text) {
+            return key.extend_from_slice(kept);
+        }
+        let start = key.len();
+        self::text(order, text, key);
+        if self.kept.len() < self.kept_max {
+            self.kept.insert(text.to_owned(), key[start..].to_owned());
+        }
+    }
+}
+
 /// Compares the bytes of texts as their keys compare. Those that are not UTF-8 are replaced.
 pub(crate) fn compare(order: &TextOrder, a: &[u8], b: &[u8]) -> Ordering {
     match order {
@@ -136,6 +173,19 @@ mod tests {
         assert_eq!(key(&primary, "Résumé"), key(&primary, "resume"));
         let wrong = |locale: &str, strength: &str| LocaleCollation::new(locale, strength).is_err();
         assert!(wrong("en", "MIDDLE") && wrong("not a locale", "PRIMARY"));
+    }
+
+    /// Also of texts that are too long or too many to be kept.
+    #[test]
+    fn keys_that_are_kept_are_those_that_are_made() {
+        let order = TextOrder::Collated(LocaleCollation::new("en", "TERTIARY").unwrap());
+        let texts = (0..1500).map(|number| format!("{}{}", number % 1200, "É".repeat(number % 40)));
+        let mut keys = TextKeys::of_orders(4);
+        for value in texts.clone().chain(texts) {
+            let mut kept = vec![7];
+            keys.append(&order, &value, &mut kept);
+            assert_eq!(kept[1..], key(&order, &value), "{value}");
+        }
     }
 
     proptest! {

@@ -1,23 +1,22 @@
 //! The first documents in an order other than relevance.
 
+mod first_values;
+
 use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_column::{
-    BytesBuilder, CellKind, Column, ColumnKey, ExecutionPaths, FixedBuilder, View, read_value,
-};
-use millrace_document::{DataType, ValueRef, zcurve};
-use millrace_matching::{MatchedDocuments, SingleValue, SingleValueReader, SingleValueRef, single_values_at};
+use millrace_column::{Column, ColumnKey, View, read_value};
+use millrace_document::{DataType, ValueRef};
+use millrace_matching::{MatchedDocuments, SingleValueReader, single_values_at};
 use millrace_plan::{MissingOrder, Plan, QueryMemory, QueryMemoryError, SortBy, SortColumn, TextOrder};
 use millrace_ranking::RankedHit;
 use millrace_result::SortValue;
 
 use crate::Error;
 use crate::sort_bound::{SortBound, ValueBound};
-use crate::sort_key;
+use crate::sort_key::{self, TextKeys};
 
 /// Number of matched chunks whose columns are read together.
 const CHUNKS_TOGETHER: usize = 32;
@@ -110,6 +109,8 @@ impl PreparedOrder {
         let mut first = FirstDocuments { memory: &self.memory, wanted, best: BinaryHeap::new() };
         let keys = vec![SortValue::First; self.keys.len()];
         let mut candidate = SortedHit { keys, score: 0.0, chunk: 0, document: 0 };
+        let orders = self.keys.len();
+        let mut known: Vec<TextKeys> = self.keys.iter().map(|_| TextKeys::of_orders(orders)).collect();
         let mut scores = scores.iter();
         for chunks in matches.chunks.chunks(CHUNKS_TOGETHER) {
             if stop() {
@@ -148,7 +149,9 @@ impl PreparedOrder {
                     candidate.document = *document;
                     candidate.score = scores.and_then(|scores| scores.get(row)).copied().unwrap_or(0.0);
                     let text = || self.keys.first()?.collated_text(column(0), *document);
-                    if self.complete(&mut candidate, &first, column) && first.offer(&candidate, text)? {
+                    if self.complete(&mut candidate, &first, column, &mut known)
+                        && first.offer(&candidate, text)?
+                    {
                         bound = self.bound(&first, &candidate.keys[..shared]);
                     }
                     row = next(&bound, row + 1);
@@ -169,7 +172,7 @@ impl PreparedOrder {
         let count = self.keys.iter().take_while(is_shared).count();
         let score = scores.first().copied().unwrap_or(0.0);
         for (key, value) in self.keys[..count].iter().zip(keys) {
-            key.write(None, 0, score, value);
+            key.write(None, 0, score, &mut TextKeys::default(), value);
         }
         count
     }
@@ -188,10 +191,12 @@ impl PreparedOrder {
         candidate: &mut SortedHit,
         first: &FirstDocuments<'_>,
         column: impl Fn(usize) -> Option<&'c Column>,
+        known: &mut [TextKeys],
     ) -> bool {
         let mut last = first.last().map(|last| &last.hit);
-        for (index, key) in self.keys.iter().enumerate() {
-            key.write(column(index), candidate.document, candidate.score, &mut candidate.keys[index]);
+        for (index, (key, known)) in self.keys.iter().zip(known).enumerate() {
+            let (document, score) = (candidate.document, candidate.score);
+            key.write(column(index), document, score, known, &mut candidate.keys[index]);
             match last.map(|last| candidate.keys[index].cmp(&last.keys[index])) {
                 Some(Ordering::Greater) => return false,
                 Some(Ordering::Less) => last = None,
@@ -348,72 +353,6 @@ impl OrderKeyColumn {
         key
     }
 
-    /// The first values in the order of these documents, as a column of single values.
-    fn first_values(&self, inside: &SingleValueReader, column: &Column, documents: &[u16]) -> Column {
-        let paths = ExecutionPaths::Fast;
-        let is_before =
-            |order: Ordering| order == if self.descending { Ordering::Greater } else { Ordering::Less };
-        match &self.by {
-            OrderBy::Number(of) if is_float(of) => {
-                let mut first: Vec<Option<f64>> = vec![None; documents.len()];
-                inside.for_each(column, documents, paths, |SingleValue { row, value, .. }| {
-                    let Some(SingleValueRef::Float(number)) = value else { return };
-                    let key = sort_key::ordered_float(number);
-                    if first[row].is_none_or(|first| is_before(key.cmp(&sort_key::ordered_float(first)))) {
-                        first[row] = Some(number);
-                    }
-                });
-                fixed_column(
-                    CellKind::F64,
-                    documents,
-                    first.into_iter().map(|first| first.map(f64::to_le_bytes)),
-                )
-            }
-            OrderBy::Text(_, order) => {
-                // Copies of the texts that were the first of their documents so far, one after another.
-                let (mut copies, mut first) = (Vec::new(), vec![None; documents.len()]);
-                inside.for_each(column, documents, paths, |SingleValue { row, value, .. }| {
-                    let Some(SingleValueRef::Text(text)) = value else { return };
-                    let other: Option<Range<usize>> = first[row].clone();
-                    if other.is_none_or(|other| is_before(sort_key::compare(order, text, &copies[other]))) {
-                        first[row] = Some(copies.len()..copies.len() + text.len());
-                        copies.extend_from_slice(text);
-                    }
-                });
-                bytes_column(documents, first.into_iter().map(|first| first.map(|first| &copies[first])))
-            }
-            OrderBy::Bytes(_) => {
-                let mut first: Vec<Option<Vec<u8>>> = vec![None; documents.len()];
-                inside.for_each(column, documents, paths, |SingleValue { row, value, .. }| {
-                    let Some(SingleValueRef::Raw(bytes)) = value else { return };
-                    if first[row].as_ref().is_none_or(|first| is_before(bytes.cmp(first))) {
-                        first[row] = Some(bytes.to_owned());
-                    }
-                });
-                bytes_column(documents, first.iter().map(|first| first.as_deref()))
-            }
-            OrderBy::Number(_) | OrderBy::Score | OrderBy::Source | OrderBy::Id | OrderBy::Nothing => {
-                let mut first: Vec<Option<i64>> = vec![None; documents.len()];
-                inside.for_each(column, documents, paths, |SingleValue { row, value, .. }| {
-                    let number = match value {
-                        Some(SingleValueRef::Bool(value)) => i64::from(value),
-                        Some(SingleValueRef::Integer(number)) => number,
-                        Some(SingleValueRef::Position { latitude, longitude }) => zcurve(latitude, longitude),
-                        _ => return,
-                    };
-                    if first[row].is_none_or(|first| is_before(number.cmp(&first))) {
-                        first[row] = Some(number);
-                    }
-                });
-                fixed_column(
-                    CellKind::I64,
-                    documents,
-                    first.into_iter().map(|first| first.map(i64::to_le_bytes)),
-                )
-            }
-        }
-    }
-
     /// The key of a value written as text in the request.
     fn of_text(&self, text: &str) -> SortValue {
         let mut bytes = Vec::new();
@@ -480,7 +419,14 @@ impl OrderKeyColumn {
     }
 
     /// Writes the key of a document, replacing the contents of `out`.
-    fn write(&self, column: Option<&Column>, document: u16, score: f64, out: &mut SortValue) {
+    fn write(
+        &self,
+        column: Option<&Column>,
+        document: u16,
+        score: f64,
+        known: &mut TextKeys,
+        out: &mut SortValue,
+    ) {
         let mut bytes = match std::mem::replace(out, SortValue::First) {
             SortValue::Key(mut bytes) => {
                 bytes.clear();
@@ -488,7 +434,7 @@ impl OrderKeyColumn {
             }
             SortValue::First | SortValue::Last => Vec::new(),
         };
-        if !self.append(column, usize::from(document), score, &mut bytes) {
+        if !self.append(column, usize::from(document), score, known, &mut bytes) {
             out.clone_from(&self.missing);
             return;
         }
@@ -499,7 +445,14 @@ impl OrderKeyColumn {
     }
 
     /// Appends the key of a document, as for ascending order. False where it has no value.
-    fn append(&self, column: Option<&Column>, document: usize, score: f64, key: &mut Vec<u8>) -> bool {
+    fn append(
+        &self,
+        column: Option<&Column>,
+        document: usize,
+        score: f64,
+        known: &mut TextKeys,
+        key: &mut Vec<u8>,
+    ) -> bool {
         match (&self.by, column) {
             (OrderBy::Score, _) => sort_key::float(score, key),
             (OrderBy::Source, _) => {}
@@ -519,7 +472,7 @@ impl OrderKeyColumn {
             }
             (OrderBy::Text(DataType::String, order), Some(Column::Bytes(column))) => {
                 match column.get(document).map(std::str::from_utf8) {
-                    Some(Ok(value)) => sort_key::text(order, value, key),
+                    Some(Ok(value)) => known.append(order, value, key),
                     _ => return false,
                 }
             }
@@ -562,31 +515,6 @@ impl OrderKeyColumn {
         }
         true
     }
-}
-
-/// A column of numbers of some documents.
-fn fixed_column(cell: CellKind, documents: &[u16], numbers: impl Iterator<Item = Option<[u8; 8]>>) -> Column {
-    let (mut builder, mut next) = (FixedBuilder::new(cell, 1), 0);
-    for (document, number) in documents.iter().zip(numbers) {
-        (next..*document).for_each(|_| builder.push_absent());
-        match number {
-            Some(number) => builder.push(&number),
-            None => builder.push_absent(),
-        }
-        next = document.saturating_add(1);
-    }
-    Column::Fixed(builder.finish())
-}
-
-/// A column of bytes of some documents.
-fn bytes_column<'t>(documents: &[u16], texts: impl Iterator<Item = Option<&'t [u8]>>) -> Column {
-    let (mut builder, mut next) = (BytesBuilder::new(), 0);
-    for (document, text) in documents.iter().zip(texts) {
-        (next..*document).for_each(|_| builder.push(None));
-        builder.push(text);
-        next = document.saturating_add(1);
-    }
-    Column::Bytes(builder.finish())
 }
 
 fn is_multivalued(data_type: &DataType) -> bool {

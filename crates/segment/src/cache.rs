@@ -1,10 +1,19 @@
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use millrace_column::{AlignedBuffer, Column};
 use quick_cache::Weighter;
 
+use crate::Error;
+
+/// Maximum number of segments whose damage is noted.
+const DAMAGED_MAX: usize = 64;
+
 /// Cache of recent reads from segments: decoded columns, and pages of directories and filters, up to a number
-/// of bytes. Shared by all segments.
+/// of bytes. Shared by all segments. It also notes the damage that their readers find.
 pub struct SegmentCache {
     entries: quick_cache::sync::Cache<CacheKey, CacheEntry, CacheWeigher>,
+    damage: Mutex<BTreeMap<u64, String>>,
 }
 
 /// Statistics of a [`SegmentCache`].
@@ -67,7 +76,8 @@ impl SegmentCache {
     pub fn new(bytes: u64) -> Self {
         // Only an estimate of the size of its tables, which grow when they must.
         let entries = (bytes / ENTRY_BYTES_USUAL).clamp(64, 1 << 16) as usize;
-        SegmentCache { entries: quick_cache::sync::Cache::with_weighter(entries, bytes, CacheWeigher) }
+        let entries = quick_cache::sync::Cache::with_weighter(entries, bytes, CacheWeigher);
+        SegmentCache { entries, damage: Mutex::default() }
     }
 
     /// Statistics since its creation.
@@ -82,6 +92,28 @@ impl SegmentCache {
     /// Removes all entries, for measurements of cold reads.
     pub fn clear(&self) {
         self.entries.clear();
+    }
+
+    /// The first damage that was found in each segment, by its number; of 64 segments at most. Segments that
+    /// are not used any more count as well.
+    pub fn damage(&self) -> BTreeMap<u64, String> {
+        self.noted().clone()
+    }
+
+    /// Notes an error of a segment, if it is damage.
+    pub(crate) fn note(&self, segment: u64, error: &Error) {
+        if !matches!(error, Error::Corrupt { .. }) {
+            return;
+        }
+        let mut noted = self.noted();
+        if noted.len() < DAMAGED_MAX {
+            noted.entry(segment).or_insert_with(|| error.to_string());
+        }
+    }
+
+    fn noted(&self) -> MutexGuard<'_, BTreeMap<u64, String>> {
+        // A map of texts is whole whenever its lock is free.
+        self.damage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn get(&self, key: &CacheKey) -> Option<CacheEntry> {

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +39,20 @@ impl SegmentFile {
     /// It cannot be read, or header, trailer or catalog are damaged. Other parts are checked when they are
     /// read.
     pub fn open(disk: &dyn Disk, path: &Path, number: u64, cache: Arc<SegmentCache>) -> Result<Self, Error> {
-        let file = disk.open(path)?;
+        let noting = Arc::clone(&cache);
+        SegmentFile::read_parts(disk, path, number, cache).inspect_err(|error| noting.note(number, error))
+    }
+
+    fn read_parts(
+        disk: &dyn Disk,
+        path: &Path,
+        number: u64,
+        cache: Arc<SegmentCache>,
+    ) -> Result<Self, Error> {
+        let file = disk.open(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::corrupt(path, 0, "the file is not there"),
+            _ => Error::Io(error),
+        })?;
         let bytes = file.len()?;
         if bytes < 2 * BLOCK as u64 {
             return Err(Error::corrupt(
@@ -460,8 +474,11 @@ impl SegmentFile {
         CacheKey { segment: self.number, section: section as u32, part }
     }
 
+    /// The error of damage in the file, which is noted.
     pub(crate) fn corrupt(&self, offset: u64, reason: &'static str) -> Error {
-        Error::corrupt(&self.path, offset, reason)
+        let error = Error::corrupt(&self.path, offset, reason);
+        self.cache.note(self.number, &error);
+        error
     }
 }
 

@@ -314,7 +314,8 @@ async fn take_part(
             node.set_cluster_view(joined);
             follow_placement(&node, &membership, own).await;
         }
-        Err(error) => tracing::error!(%error, "the node cannot take part in the cluster"),
+        // With its registration alone it would own buckets that no node serves.
+        Err(error) => supervision::give_up(&error, &membership, &part).await,
     }
 }
 

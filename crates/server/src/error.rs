@@ -20,7 +20,7 @@ pub enum Error {
         reason: String,
     },
     /// A file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}; name a text file that this user can read with --config", path.display())]
     File {
         /// The file.
         path: PathBuf,

@@ -26,7 +26,11 @@ fn main() -> ExitCode {
     match command {
         ProgramCommand::Serve(arguments) => options.exit_code(serve::run(&arguments)),
         ProgramCommand::Other(command) => {
-            let program = HostProgram { whole: CommandLine::whole, start_demo: demo::start };
+            let program = HostProgram {
+                whole: CommandLine::whole,
+                start_demo: demo::start,
+                check_application: millrace_node::check_application,
+            };
             options.exit_code(millrace_commands::run(command, &options, &program))
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use millrace_cluster::CLUSTER_DIRECTORY;
+use millrace_env::write_standard_error;
 use millrace_gateway::{NodeServer, Settings};
 use millrace_membership::rest::{self, OperatedCluster, SingleNodeStatus};
 use millrace_membership::{BucketFigures, NodeFigures};
@@ -17,12 +18,11 @@ use rustix::fs::Mode;
 use rustix::process::umask;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 use crate::cluster::{ClusterNode, ClusterSettings};
 use crate::error::Error;
 use crate::file_limit;
-use crate::settings::{ResolvedSettings, ServeArguments};
+use crate::settings::{ResolvedSettings, ServeArguments, log_filter};
 
 /// Time until the process ends for computations whose clients have gone, such as a deployment. Ending them is
 /// as safe as a power failure.
@@ -89,10 +89,11 @@ async fn bind(serving: &Handle, node: &Arc<Node>, settings: Settings) -> Result<
 }
 
 fn log_to_standard_error(filter: &str) -> Result<(), Error> {
-    let parsed =
-        EnvFilter::try_new(filter).map_err(|error| Error::Argument(format!("log '{filter}': {error}")))?;
+    let parsed = log_filter(filter)?;
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(colours).with_writer(std::io::stderr).init();
+    // A line that cannot be written is lost. It would be reported by `eprintln!`, which panics then.
+    let log = tracing_subscriber::fmt().with_env_filter(parsed).log_internal_errors(false);
+    log.with_ansi(colours).with_writer(std::io::stderr).init();
     Ok(())
 }
 
@@ -126,9 +127,9 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     let (data, config) = server.addresses().map_err(Error::Runtime)?;
     let elastic = server.elastic_address().map_err(Error::Runtime)?;
-    eprintln!("millrace: documents and queries at {data}, deployment at {config}");
+    write_standard_error(format_args!("millrace: documents and queries at {data}, deployment at {config}"));
     if let Some(elastic) = elastic {
-        eprintln!("millrace: Elasticsearch's interfaces at {elastic}");
+        write_standard_error(format_args!("millrace: Elasticsearch's interfaces at {elastic}"));
     }
     let is_open = server.is_open();
     let all = [Some(data), Some(config), elastic].into_iter().flatten();

@@ -1,7 +1,9 @@
 //! The settings of a server: flags, environment variables, and one TOML file.
 
+mod bounds;
 mod cluster;
 mod listening;
+mod logging;
 mod merging;
 mod node;
 mod tls;
@@ -21,6 +23,7 @@ use millrace_gateway::{
 use serde::Deserialize;
 
 use self::listening::ListenSettings;
+pub use self::logging::log_filter;
 use self::tls::server_tls;
 use crate::cluster::ClusterSettings;
 use crate::error::Error;
@@ -367,7 +370,7 @@ impl ServeArguments {
             None => ServeArguments::default(),
         };
         let given = self.clone().or(file);
-        given.check_rates()?;
+        given.check_bounds()?;
         let defaults = Settings::new(given.data_dir.clone().unwrap_or_else(|| PathBuf::from("data")));
         let tls = server_tls(given.tls_certificate.clone(), given.tls_key.clone())?;
         let credentials = given.credentials(defaults.credentials)?;
@@ -474,31 +477,6 @@ impl ServeArguments {
             )),
             None => Ok(None),
         }
-    }
-
-    /// Checks that rates are above 0: 0 would let no request in.
-    fn check_rates(&self) -> Result<(), Error> {
-        let rates = [("group-rate-max", self.group_rate_max), ("address-rate-max", self.address_rate_max)];
-        for (name, rate) in rates {
-            if rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-                return Err(Error::Argument(format!(
-                    "{name} is not a number of requests a second above 0; give one, or leave it out for no limit"
-                )));
-            }
-        }
-        if self.group_concurrent_max == Some(0) {
-            return Err(Error::Argument(
-                "group-concurrent-max is not a number of requests above 0; give one, or leave it out for no limit"
-                    .to_owned(),
-            ));
-        }
-        if self.group_fed_bytes_max == Some(0) {
-            return Err(Error::Argument(
-                "group-fed-bytes-max is not a number of bytes a second above 0; give one, or leave it out for no limit"
-                    .to_owned(),
-            ));
-        }
-        Ok(())
     }
 
     /// Names of the given settings that apply to clusters only.

@@ -1,6 +1,7 @@
 //! Self-supervision of a cluster's node: reports on standard error the reason for which it does not serve,
-//! and gives its buckets up when it cannot take documents any more.
+//! and gives its buckets up when it cannot take documents any more, or cannot read those that it has.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ fn log(name: &str, standing: Option<&str>) {
 
 /// Ends the process, so that other nodes take over its buckets: at once, because it revokes its registration.
 /// It does not announce the stop, so that a node that gives up repeatedly is kept out for longer each time.
-async fn give_up(reason: &UnhealthyReason, membership: &ClusterMembership, part: &JoinedPart) {
+pub async fn give_up(reason: &(impl Display + Sync), membership: &ClusterMembership, part: &JoinedPart) {
     tracing::error!(%reason, "this node gives its buckets up and ends");
     let part = part.get().cloned();
     let end = async {

@@ -1,6 +1,8 @@
 mod documents;
 
 use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,9 +10,11 @@ use millrace_env::{Disk, RealDisk};
 use millrace_segment::{SegmentCache, SegmentFile};
 
 use crate::context::{segment_path, tail_path};
+use crate::snapshot::SnapshotCheck;
+use crate::state::erasures;
 use crate::state::manifest::Manifest;
 use crate::state::open::DirectoryLock;
-use crate::tail::{FjallTails, LogCut, TailFactory};
+use crate::tail::{FjallTails, LOG_NAME, LogCut, TailFactory};
 use crate::{Error, StoreOptions};
 
 /// Result of [`crate::check`] on a data directory.
@@ -44,13 +48,25 @@ pub struct CheckFinding {
     pub cure: String,
 }
 
-/// Checks every file of a data directory that no process has open, and changes nothing. What is wrong is part
-/// of the report.
+impl CheckFinding {
+    /// A finding of an error: in the file that the error names, else in this one.
+    pub(crate) fn of(error: &Error, path: PathBuf, consequence: &str, cure: &str) -> Self {
+        let (path, offset, reason) = match error {
+            Error::Corrupt { path, offset, reason } => (path.clone(), Some(*offset), reason.clone()),
+            other => (path, None, other.to_string()),
+        };
+        CheckFinding { path, offset, meaning: format!("{reason}: {consequence}"), cure: cure.to_owned() }
+    }
+}
+
+/// Checks every file that a store writes into a data directory, which no process may have open, and changes
+/// nothing. What is wrong is part of the report.
 ///
 /// # Errors
 /// The directory is in use, or cannot be listed.
 pub fn check(data_dir: &Path) -> Result<CheckReport, Error> {
-    let _lock = lock_existing(data_dir)?;
+    check_directory(data_dir)?;
+    let _lock = DirectoryLock::take_existing(data_dir)?;
     let options = StoreOptions::new(data_dir);
     let mut report = CheckReport::default();
     let manifest = match Manifest::read(&RealDisk, data_dir) {
@@ -78,13 +94,25 @@ pub fn check(data_dir: &Path) -> Result<CheckReport, Error> {
     for number in &manifest.generations {
         report.check_generation(&tail_path(&options, *number));
     }
+    if let Err(error) = erasures::check(&RealDisk, data_dir) {
+        report.findings.push(CheckFinding::of(
+            &error,
+            data_dir.join(erasures::NAME),
+            "the store does not start",
+            "restore the file from a copy; or remove it: receipts of erasures and bounds of their own are lost then",
+        ));
+    }
     let mut numbers: Vec<u64> =
         manifest.buckets.iter().flat_map(|(_, segments)| segments).map(|segment| segment.number).collect();
     numbers.sort_unstable();
     numbers.dedup();
     let known: HashSet<PathBuf> = numbers.iter().map(|number| segment_path(&options, *number)).collect();
+    let mut read = HashSet::new();
     for number in &numbers {
-        report.check_segment(&segment_path(&options, *number));
+        let path = segment_path(&options, *number);
+        if report.check_segment(&path) {
+            read.extend(fs::metadata(&path).map(|metadata| metadata.ino()));
+        }
     }
     let directory = data_dir.join("segments");
     for path in RealDisk.list(&directory).map_err(|error| Error::io("list segments", &error))? {
@@ -97,6 +125,10 @@ pub fn check(data_dir: &Path) -> Result<CheckReport, Error> {
             );
         }
     }
+    let snapshots = SnapshotCheck::run(data_dir, read)?;
+    report.files += snapshots.files;
+    report.bytes += snapshots.bytes;
+    report.findings.extend(snapshots.findings);
     if !report.is_damaged {
         report.documents = Some(documents::count(data_dir, &manifest)?);
     }
@@ -140,13 +172,22 @@ pub fn repair_tail(data_dir: &Path) -> Result<Vec<TailRepair>, Error> {
     Ok(repairs)
 }
 
-/// The lock of a directory that is there.
-fn lock_existing(data_dir: &Path) -> Result<DirectoryLock, Error> {
-    if !data_dir.is_dir() {
-        let reason = "no such directory".to_owned();
-        return Err(Error::DataDirectory { path: data_dir.to_owned(), reason });
-    }
-    DirectoryLock::take(data_dir)
+/// Takes the lock of a data directory that is to be changed. `None` if it has no manifest: no file is made in
+/// a directory of something else.
+pub(crate) fn lock_existing(data_dir: &Path) -> Result<Option<DirectoryLock>, Error> {
+    check_directory(data_dir)?;
+    let is_store = data_dir.join(Manifest::NAME).exists();
+    is_store.then(|| DirectoryLock::take(data_dir)).transpose()
+}
+
+/// Checks that a path is a directory.
+fn check_directory(data_dir: &Path) -> Result<(), Error> {
+    let reason = match data_dir.exists() {
+        _ if data_dir.is_dir() => return Ok(()),
+        true => "it is not a directory; name the data directory of a server",
+        false => "no such directory",
+    };
+    Err(Error::DataDirectory { path: data_dir.to_owned(), reason: reason.to_owned() })
 }
 
 impl CheckReport {
@@ -155,39 +196,34 @@ impl CheckReport {
     }
 
     fn add(&mut self, error: &Error, path: PathBuf, consequence: &str, cure: &str) {
-        let (path, offset, reason) = match error {
-            Error::Corrupt { path, offset, reason } => (path.clone(), Some(*offset), reason.clone()),
-            other => (path, None, other.to_string()),
-        };
         self.is_damaged = true;
-        self.find(path, offset, &format!("{reason}: {consequence}"), cure);
+        self.findings.push(CheckFinding::of(error, path, consequence, cure));
     }
 
     fn check_generation(&mut self, directory: &Path) {
         self.files += 1;
-        match FjallTails.check(directory) {
-            Ok(findings) => self.findings.extend(findings),
-            Err(error @ Error::Corrupt { .. }) => self.add(
-                &error,
-                directory.to_owned(),
-                "the latest writes cannot be read, and the store does not start",
+        let error = match FjallTails.check(directory) {
+            Ok(findings) => return self.findings.extend(findings),
+            Err(error) => error,
+        };
+        let cure = match &error {
+            Error::Corrupt { .. } if directory.join(LOG_NAME).exists() => {
                 "restore the directory from a copy or a replica; or `millrace doctor --repair-tail`, which cuts the log off \
-                 there, and loses the writes from there on",
-            ),
-            Err(error) => self.add(
-                &error,
-                directory.to_owned(),
-                "the latest writes cannot be read, and the store does not start",
-                "restore the directory from a copy or a replica; deleting it loses the latest writes",
-            ),
-        }
+                 there, and loses the writes from there on"
+            }
+            _ => "restore the directory from a copy or a replica",
+        };
+        let consequence = "the latest writes cannot be read, and the store does not start";
+        self.add(&error, directory.to_owned(), consequence, cure);
     }
 
-    fn check_segment(&mut self, path: &Path) {
+    /// Checks a segment. Returns true if it is whole.
+    fn check_segment(&mut self, path: &Path) -> bool {
         self.files += 1;
         let verified = SegmentFile::open(&RealDisk, path, 0, Arc::new(SegmentCache::new(1 << 20)))
             .and_then(|segment| segment.verify())
             .map_err(Error::from);
+        let is_whole = verified.is_ok();
         match verified {
             Ok(verified) => {
                 self.bytes += verified.bytes;
@@ -200,5 +236,6 @@ impl CheckReport {
                 "restore the file from a copy or a replica",
             ),
         }
+        is_whole
     }
 }

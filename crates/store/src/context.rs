@@ -427,6 +427,18 @@ impl StoreContext {
         open_segment(&self.options, &self.caches.segments, number)
     }
 
+    /// Reports the damage that was found in segments, as long as buckets have these.
+    pub fn report_damage(&self) {
+        let mut damage = self.caches.segments.damage();
+        if !damage.is_empty() {
+            let numbers = self.state().segment_numbers();
+            damage.retain(|number, _| numbers.binary_search(number).is_ok());
+        }
+        let found: Vec<String> = damage.into_values().collect();
+        let reason = format!("{}; restore the files, or run `millrace doctor`", found.join("; "));
+        self.health.record_outcome("read segments", (!found.is_empty()).then_some(reason));
+    }
+
     /// Returns the current layout, and its number, which increases with each change: columns built under one
     /// number are not mixed with those of another.
     pub fn layout(&self) -> (Arc<dyn StoreLayout>, u64) {

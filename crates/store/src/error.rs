@@ -59,7 +59,8 @@ pub enum Error {
         /// The error of the embedded store.
         reason: String,
     },
-    /// The path is not a data directory, has another format version, or is in use.
+    /// The path is not a data directory, has another format version, is in use, or lacks space for an
+    /// upgrade.
     #[error("{path}: {reason}", path = path.display())]
     DataDirectory {
         /// The directory.
@@ -150,8 +151,14 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn io(action: &str, error: &std::io::Error) -> Self {
-        let (action, reason) = (action.to_owned(), error.to_string());
-        if is_no_space(error) { Error::NoSpace { action, reason } } else { Error::Io { action, reason } }
+        let (action, mut reason) = (action.to_owned(), error.to_string());
+        if is_no_space(error) {
+            return Error::NoSpace { action, reason };
+        }
+        if is_forbidden(error) {
+            reason.push_str("; let the user of the server read and write it");
+        }
+        Error::Io { action, reason }
     }
 }
 
@@ -167,6 +174,12 @@ impl From<millrace_segment::Error> for Error {
             }
         }
     }
+}
+
+/// Returns true if the system refused for lack of a right.
+fn is_forbidden(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
 /// Returns true if the system refused for lack of space: on the disk, for this user, or for this file.

@@ -45,6 +45,7 @@ mod status;
 mod store;
 mod tail;
 mod tuning;
+mod upgrade;
 mod upkeep;
 mod write;
 
@@ -73,6 +74,7 @@ pub use status::{StoreStatus, WriteTimes};
 pub use store::Store;
 pub use tail::journal::fuzz as fuzz_log;
 pub use tuning::StoreTuning;
+pub use upgrade::{UpgradeProgress, UpgradeReport, upgrade_segments};
 pub use write::backlog::WriterId;
 pub use write::batch::RefusedBatch;
 pub use write::follow::{CommitFollower, CommittedRow, DroppingScope};

@@ -7,6 +7,7 @@
 //!
 //! Indexes are not in a snapshot. They are built again.
 
+mod checking;
 mod creating;
 pub(crate) mod logs;
 mod naming;
@@ -16,6 +17,7 @@ mod replaying;
 mod restoring;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
@@ -30,6 +32,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub(crate) use self::checking::SnapshotCheck;
 pub use self::creating::SnapshotAttachment;
 pub use self::naming::SnapshotName;
 pub use self::points::{DropOfGroup, DropPage, PointBase, PointPage, PointReach, PointReader};
@@ -280,6 +283,17 @@ fn directories(disk: &dyn Disk, data_dir: &Path) -> Result<Vec<(SnapshotName, Pa
     Ok(paths.into_iter().filter_map(named).collect())
 }
 
+/// Names of the files of segments that snapshots have.
+pub(crate) fn segment_names(disk: &dyn Disk, data_dir: &Path) -> Result<BTreeSet<OsString>, Error> {
+    let mut names = BTreeSet::new();
+    for (_, path) in directories(disk, data_dir)? {
+        let failed = |error: io::Error| Error::io(&format!("list the snapshot {}", path.display()), &error);
+        let files = disk.list(&path.join("segments")).map_err(failed)?;
+        names.extend(files.iter().filter_map(|file| Some(file.file_name()?.to_owned())));
+    }
+    Ok(names)
+}
+
 fn listed(disk: &dyn Disk, data_dir: &Path) -> Result<Vec<StoredSnapshot>, Error> {
     let whole = directories(disk, data_dir)?.into_iter().filter(|(_, path)| path.join(DESCRIPTION).exists());
     let read = |(name, path): (SnapshotName, PathBuf)| {
@@ -299,8 +313,8 @@ pub(crate) fn sweep(options: &StoreOptions) -> Result<(), Error> {
             fs::remove_dir_all(&path).map_err(failed)?;
         }
     }
-    let failed = |error: io::Error| Error::io("delete kept logs", &error);
-    logs::delete_unkept(options).map_err(failed)
+    let action = || format!("delete kept logs below {}", options.data_dir.join(DIRECTORY).display());
+    logs::delete_unkept(options).map_err(|error| Error::io(&action(), &error))
 }
 
 /// Returns true if a segment of a snapshot has versions of a group. `known` has the answers for files by

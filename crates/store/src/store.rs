@@ -545,8 +545,12 @@ impl StoreThreads {
         let roll = move || background(&of, of_rolling(&of), make, || roller.prepare_spare().map(|()| false));
         threads.background.push(spawn("store-roll", Box::new(roll))?);
         let (of, sealer) = (Arc::clone(shared), Arc::clone(sealer));
-        let seal =
-            move || background(&of, of_sealing(&of, 1), "seal", || sealer.seal_if_due().map(|()| false));
+        let seal = move || {
+            background(&of, of_sealing(&of, 1), "seal", || {
+                of.report_damage();
+                sealer.seal_if_due().map(|()| false)
+            });
+        };
         threads.background.push(spawn("store-seal", Box::new(seal))?);
         if shared.options.prepares_columns() {
             let of = Arc::clone(shared);

@@ -7,7 +7,7 @@ use millrace_tidy::{Workspace, section};
 const BOUNDS: &[(&str, &str, &str)] = &[
     ("chunks of 1,024 documents", "crates/column/src/lib.rs", "pub const CHUNK_DOCS: usize = 1024;"),
     ("after 16 conditions", "crates/matching/src/tree.rs", "const SEARCHES_PER_STOP: usize = 16;"),
-    ("after 16,384 words", "crates/search/src/summary/highlight.rs", "const TOKENS_PER_STOP: usize = 1 << 14;"),
+    ("after 64 KB", "crates/search/src/summary/highlight.rs", "const BYTES_PER_STOP: usize = 64 << 10;"),
     ("after 64 elements", "crates/matching/src/elements.rs", "const ELEMENTS_PER_STOP: usize = 64;"),
     ("after 8 documents", "crates/elastic/src/scan_limit.rs", "const STEP: u32 = 8;"),
     ("4,096 conditions", "crates/plan/src/tree.rs", "const MAX_LEAVES: usize = 4096;"),

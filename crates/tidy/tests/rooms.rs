@@ -106,13 +106,12 @@ const OWNED_CALLS: [OwnedCall; 8] = [
     OwnedCall {
         texts: &["print!(", "println!(", "stdout()", "stderr()"],
         rooms: &[
-            "env/src/fail_stop.rs",
-            "commands/src/commands/token.rs",
+            "env/src/standard_error.rs",
             "commands/src/commands/visit.rs",
             "commands/src/output.rs",
             "server/src/serve.rs",
         ],
-        instead: "print by `CommandOutput`, `OutputStream` or `note`, which keep control characters of documents from the terminal",
+        instead: "print by `CommandOutput`, `OutputStream` or `note`, which keep control characters of documents from the terminal, or by `env::write_standard_error`, which does not panic",
     },
     OwnedCall {
         texts: &[

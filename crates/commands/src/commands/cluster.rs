@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::cli::{ClusterCommand, NodeArguments, NodeChange, NodeCommand, WAIT_MAX, WaitArguments};
 use crate::error::Error;
-use crate::output::CommandOutput;
+use crate::output::{CommandOutput, note};
 use crate::overview::ClusterOverview;
 
 /// Pause between two reads of the cluster.
@@ -108,14 +108,20 @@ pub async fn cluster(
 async fn wait(client: &NodeClient, wait: &WaitArguments, output: &CommandOutput) -> Result<ExitCode, Error> {
     let began = Instant::now();
     let end = began + Duration::from_secs(wait.timeout).min(WAIT_MAX);
-    let mut seen = 0;
+    let (mut seen, mut is_told) = (0, false);
     loop {
         let (left, away) = match ClusterOverview::read(client).await {
             Ok(mut overview) => {
                 overview.ask_nodes().await;
                 (overview.remaining_work(wait.ideal), overview.away())
             }
-            Err(Error::Client(error)) => (Some(error.to_string()), None),
+            // An application comes to the nodes one after another.
+            Err(error @ (Error::Client(_) | Error::NoCluster { .. })) => {
+                if matches!(error, Error::NoCluster { .. }) && !std::mem::replace(&mut is_told, true) {
+                    note(format_args!("note: {error}; waiting for it"));
+                }
+                (Some(error.to_string()), None)
+            }
             Err(error) => return Err(error),
         };
         // Twice in a row: between a new state and its consequences, no node has found out yet that there is

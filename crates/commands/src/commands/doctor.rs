@@ -1,5 +1,8 @@
 //! `millrace doctor`.
 
+mod upgrading;
+
+use std::path::Path;
 use std::process::ExitCode;
 
 use millrace_env::RealDisk;
@@ -15,14 +18,22 @@ use crate::output::CommandOutput;
 /// Directories of indexes in a data directory: those that lie with the documents, and copies of placed ones.
 const INDEXES: [&str; 2] = ["indexes", "placed-indexes"];
 
-/// Checks every file of a data directory; with `--repair-tail`, truncates damaged logs first. The exit status
-/// is 1 if there are findings.
-pub fn run(arguments: &DoctorArguments, output: &CommandOutput) -> Result<ExitCode, Error> {
+/// Checks every file of a data directory; with `--repair-tail`, truncates damaged logs first; with
+/// `--upgrade`, upgrades its segments instead. The exit status is 1 if there are findings.
+pub fn run(
+    arguments: &DoctorArguments,
+    check_application: fn(&Path) -> Vec<CheckFinding>,
+    output: &CommandOutput,
+) -> Result<ExitCode, Error> {
+    if arguments.upgrade {
+        return upgrading::run(&arguments.data_dir, arguments.force_protocol, output);
+    }
     let repairs = match arguments.repair_tail {
         true => millrace_store::repair_tail(&arguments.data_dir)?,
         false => Vec::new(),
     };
-    let report = millrace_store::check(&arguments.data_dir)?;
+    let mut report = millrace_store::check(&arguments.data_dir)?;
+    report.findings.extend(check_application(&arguments.data_dir));
     let copies = INDEXES.map(|name| millrace_index::check_copies(&RealDisk, &arguments.data_dir.join(name)));
     let checkup = DataDirectoryCheckup { repairs, report, copies: copies.concat() };
     output.print(|| checkup.text(), &checkup.json());
@@ -38,7 +49,7 @@ struct DataDirectoryCheckup {
 }
 
 impl DataDirectoryCheckup {
-    /// Findings in the files of the store, then those in copies of indexes.
+    /// Findings in the files of the store and of the application, then those in copies of indexes.
     fn findings(&self) -> impl Iterator<Item = CheckFinding> {
         let faults =
             self.copies.iter().flat_map(|copy| copy.faults.iter().map(move |fault| (&copy.directory, fault)));

@@ -187,7 +187,10 @@ async fn wait(client: &NodeClient, wait: &WaitIndexes, output: &CommandOutput) -
         }
         if Instant::now() >= end {
             bar.clear();
-            let text = || format!("not ready yet: {}", left.join(", "));
+            let failed = indexes(&answer).filter(|index| index["state"] == "failed").filter_map(|index| {
+                Some(format!("\n{}: {}", index["name"].as_str()?, index["reason"].as_str()?))
+            });
+            let text = || format!("not ready yet: {}{}", left.join(", "), failed.collect::<String>());
             output.print(text, &json!({ "done": false, "left": left }));
             return Ok(ExitCode::FAILURE);
         }

@@ -18,7 +18,7 @@ use crate::overview::ClusterOverview;
 const APPLICATION: &str = "/application/v2/tenant/default/application/default";
 
 /// Prints the deployed application and the amount of stored data. The exit status is 1 if there is no
-/// application.
+/// application, or if the node does not serve.
 pub async fn run(
     node: &NodeArguments,
     patience: &PatienceArguments,
@@ -54,7 +54,7 @@ pub async fn run(
             Some(overview)
         }
         // The node is not in a cluster.
-        Err(Error::Argument(_)) => None,
+        Err(Error::Argument(_) | Error::NoCluster { .. }) => None,
         Err(error) => return Err(error),
     };
     let text = || {
@@ -70,7 +70,7 @@ pub async fn run(
         value["cluster"] = overview.value();
     }
     output.print(text, &value);
-    Ok(ExitCode::SUCCESS)
+    Ok(if down(health).is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The code and the reason of a node that is not up, for people.

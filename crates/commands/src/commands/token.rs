@@ -109,14 +109,14 @@ async fn create(node: &NodeArguments, creation: &TokenCreation, output: &Command
         }
     };
     if is_without_rights {
-        eprintln!(
+        note(format_args!(
             "note: the key has no rights of its own (--read, --write, --deploy, --admin): it has those that the application gives to \
              <token id='{}'/>",
             creation.name
-        );
+        ));
     }
     if !can_deploy {
-        eprintln!("note: no key may deploy; create one: millrace token create operator --deploy --admin");
+        note("note: no key may deploy; create one: millrace token create operator --deploy --admin");
     }
     output.print(|| key.text(), &json!({ "id": key.id(), "name": creation.name, "token": key.text() }));
     Ok(())

@@ -118,7 +118,9 @@ impl<R: Read> FeedReader<R> {
     fn buffered(&mut self) -> Result<&[u8], Error> {
         // The buffer is requested again after the error check because of the borrow checker.
         if let Err(error) = self.input.fill_buf() {
-            return Err(self.fail(format!("read: {error}")));
+            return Err(self.fail(format!(
+                "the feed cannot be read from here on: {error}; where it is compressed, it is cut or damaged"
+            )));
         }
         Ok(self.input.buffer())
     }

@@ -37,6 +37,27 @@ fn check_feed(feed: &str, expected: &[&str]) {
     }
 }
 
+/// A compressed feed that was cut, for one.
+#[test]
+fn a_feed_that_cannot_be_read_on_ends_with_a_cure() {
+    struct CutFeedReader(bool);
+    impl std::io::Read for CutFeedReader {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            if std::mem::replace(&mut self.0, true) {
+                return Err(std::io::Error::other("incomplete deflate stream"));
+            }
+            let put = b"{\"put\":\"id:a:music::1\"}\n";
+            buffer[..put.len()].copy_from_slice(put);
+            Ok(put.len())
+        }
+    }
+    let found: Vec<_> = FeedReader::new(CutFeedReader(false)).collect();
+    let [Ok(_), Err(error)] = &found[..] else { panic!("{found:?}") };
+    let told = error.to_string();
+    assert!(told.contains("line 2, column 1: the feed cannot be read from here on: incomplete"), "{told}");
+    assert!(told.ends_with("where it is compressed, it is cut or damaged"), "{told}");
+}
+
 #[test]
 fn feeds_are_split() {
     let put = r#"{"put":"id:a:music::1","fields":{"title":"}{\"\\"}}"#;

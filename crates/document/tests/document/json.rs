@@ -474,6 +474,7 @@ fn field_sets_choose_fields() {
         ("[document]", r#"{"title":"a"}"#),
         ("music:[document]", r#"{"title":"a"}"#),
         ("[id]", "{}"),
+        ("[docid]", "{}"),
         ("[none]", "{}"),
         ("music:made, year", r#"{"made":1}"#),
         ("other:title", "{}"),

@@ -1,12 +1,15 @@
 //! The first hits of a bucket (`top_hits`), which are kept while documents come one by one.
 
+use std::slice::from_mut;
+
 use millrace_plan::QueryMemory;
 use serde_json::{Value, json};
 
+use super::AggregationScope;
 use crate::Error;
 use crate::hit_form::InnerHits;
 use crate::kept_hits::{bytes_of, take};
-use crate::search::SearchHit;
+use crate::search::{SearchHit, read_whole};
 
 /// Hits beyond twice those that a page shows, after which the others are dropped.
 const TOP_STEP: usize = 8;
@@ -59,14 +62,30 @@ impl BucketTopHits {
         }
     }
 
-    /// The page, with the facts of all hits.
-    pub(super) fn answer(&self, page: &InnerHits, total_as_number: bool) -> Value {
-        let mut shown = page.of(&self.hits.iter().collect::<Vec<_>>(), total_as_number);
+    /// The page, with the facts of all hits. Documents that are in rows are read for it.
+    ///
+    /// # Errors
+    /// There is no memory for a document, the store cannot be read, or the client has left.
+    pub(super) fn answer(
+        &self,
+        page: &InnerHits,
+        scope: &AggregationScope<'_>,
+        memory: &QueryMemory,
+    ) -> Result<Value, Error> {
+        let total_as_number = scope.total_as_number;
+        let reached = page.reached(&self.hits).into_iter().map(|at| self.hits[at].clone());
+        let mut reached: Vec<SearchHit> = reached.collect();
+        for hit in reached.iter_mut().filter(|hit| hit.row.is_some()) {
+            // After the end of the time, too, what was found is shown.
+            let _ = scope.pace.next()?;
+            read_whole(from_mut(hit), memory)?;
+        }
+        let mut shown = page.of(&reached.iter().collect::<Vec<_>>(), total_as_number);
         let all = self.documents;
         shown["total"] = if total_as_number { json!(all) } else { json!({ "value": all, "relation": "eq" }) };
         if !shown["max_score"].is_null() {
             shown["max_score"] = json!(self.best);
         }
-        shown
+        Ok(shown)
     }
 }

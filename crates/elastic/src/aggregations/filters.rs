@@ -169,6 +169,11 @@ impl AdjacencyDivision {
         Ok(pairs.map(|(at, second)| (matched[at], second)).collect())
     }
 
+    /// Adds the fields that the filters read; `None` if one depends on more.
+    pub(super) fn add_fields<'d>(&'d self, fields: &mut Vec<&'d str>) -> Option<()> {
+        self.queries.iter().try_for_each(|query| query.add_fields(fields))
+    }
+
     /// Bytes that the regular expressions of the filters take, about.
     pub(super) fn pattern_bytes(&self) -> usize {
         self.queries.iter().map(SearchQuery::pattern_bytes).sum()

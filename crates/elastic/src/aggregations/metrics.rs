@@ -167,7 +167,7 @@ impl BucketAggregation<'_> {
         let sources = self.weighted_sources()?;
         let mut sums = WeightedSums::default();
         self.each(|hit| sums.add(&self.asked.name, &sources, hit))?;
-        Ok(sums.answer())
+        Ok(sums.answer(self.asked.options.get("format")))
     }
 }
 
@@ -208,9 +208,14 @@ impl WeightedSums {
         self.weights += other.weights;
     }
 
-    pub(super) fn answer(self) -> Value {
-        let average = if self.weights == 0.0 { Value::Null } else { json!(self.sum / self.weights) };
-        json!({ "value": average })
+    pub(super) fn answer(self, format: Option<&Value>) -> Value {
+        let average = (self.weights != 0.0).then(|| self.sum / self.weights);
+        let mut answer = json!({ "value": average });
+        let source = FieldSource::of_figures(format);
+        if let Some(text) = average.and_then(|average| source.text_of_number(average)) {
+            answer["value_as_string"] = text.into();
+        }
+        answer
     }
 }
 

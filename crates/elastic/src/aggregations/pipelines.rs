@@ -1,6 +1,7 @@
 //! Pipelines: figures of finished buckets.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
@@ -185,6 +186,48 @@ fn figure(bucket: &Map<String, Value>, path: &str) -> Result<Option<f64>, Error>
     }
 }
 
+/// A figure of a bucket, which some buckets lack if it is that of a pipeline of `all`.
+fn figure_or_gap(
+    bucket: &Map<String, Value>,
+    path: &str,
+    all: &[AskedAggregation],
+) -> Result<Option<f64>, Error> {
+    match look(bucket, path) {
+        PathEnd::Nowhere if ends_at_pipeline(all, path) => Ok(None),
+        _ => figure(bucket, path),
+    }
+}
+
+/// True if a path leads to a pipeline, through aggregations with one bucket.
+fn ends_at_pipeline(all: &[AskedAggregation], path: &str) -> bool {
+    all.iter().any(|one| match path.strip_prefix(one.name.as_str()) {
+        Some(rest) if rest.is_empty() || rest.starts_with('.') => PipelineKind::of(&one.kind).is_some(),
+        Some(rest) => rest.strip_prefix('>').is_some_and(|rest| ends_at_pipeline(&one.inner, rest)),
+        None => false,
+    })
+}
+
+/// The pipelines on the buckets around them: each after the one whose figures it reads.
+fn in_order(inner: &[AskedAggregation]) -> Vec<&AskedAggregation> {
+    let is_meant = |asked: &&AskedAggregation| PipelineKind::of(&asked.kind) == Some(PipelineKind::OfBuckets);
+    let all: Vec<&AskedAggregation> = inner.iter().filter(is_meant).collect();
+    let places: HashMap<&str, usize> =
+        all.iter().enumerate().map(|(at, asked)| (asked.name.as_str(), at)).collect();
+    let mut is_placed = vec![false; all.len()];
+    let mut ordered = Vec::with_capacity(all.len());
+    for at in 0..all.len() {
+        let (mut chain, mut next) = (Vec::new(), Some(at));
+        while let Some(place) = next.filter(|place| !is_placed[*place]) {
+            is_placed[place] = true;
+            chain.push(all[place]);
+            let read = path_of(all[place]).and_then(|path| path.split(['>', '.']).next());
+            next = read.and_then(|name| places.get(name).copied());
+        }
+        ordered.extend(chain.into_iter().rev());
+    }
+    ordered
+}
+
 /// Buckets that lack a figure are left out, or count as zero.
 fn filled(asked: &AskedAggregation, figure: Option<f64>) -> Option<f64> {
     let inserts_zeros = asked.options.get("gap_policy").is_some_and(|policy| policy == "insert_zeros");
@@ -239,7 +282,11 @@ pub(super) fn of_siblings(
     };
     let mut found: Vec<(String, f64)> = Vec::new();
     for (key, bucket) in buckets {
-        found.extend(filled(asked, figure(bucket, rest)?).map(|figure| (key, figure)));
+        let figure = match look(bucket, rest) {
+            PathEnd::Nowhere if ends_at_pipeline(siblings, path) => None,
+            _ => figure(bucket, rest)?,
+        };
+        found.extend(filled(asked, figure).map(|figure| (key, figure)));
     }
     let numbers: Vec<f64> = found.iter().map(|(_, figure)| *figure).collect();
     let source = FieldSource::of_figures(asked.options.get("format"));
@@ -269,15 +316,15 @@ pub(super) fn of_buckets(
     buckets: &mut Vec<Map<String, Value>>,
     names_types: bool,
 ) -> Result<(), Error> {
-    for asked in inner.iter().filter(|asked| PipelineKind::of(&asked.kind) == Some(PipelineKind::OfBuckets)) {
+    for asked in in_order(inner) {
         if asked.kind == "bucket_sort" {
-            sort(asked, buckets)?;
+            sort(asked, inner, buckets)?;
             continue;
         }
         let path = path_of(asked).unwrap_or_default();
         let figures = buckets.iter().map(|bucket| match path {
             "_key" => Ok(bucket["key"].as_f64()),
-            path => figure(bucket, path),
+            path => figure_or_gap(bucket, path, inner),
         });
         let figures: Vec<Option<f64>> = figures.collect::<Result<_, _>>()?;
         let figures: Vec<Option<f64>> = figures.into_iter().map(|figure| filled(asked, figure)).collect();
@@ -393,7 +440,11 @@ struct FigureOrder {
     is_descending: bool,
 }
 
-fn sort(asked: &AskedAggregation, buckets: &mut Vec<Map<String, Value>>) -> Result<(), Error> {
+fn sort(
+    asked: &AskedAggregation,
+    inner: &[AskedAggregation],
+    buckets: &mut Vec<Map<String, Value>>,
+) -> Result<(), Error> {
     let malformed = || Error::Parsing(format!("[sort] of [{}] is malformed", asked.name));
     let one = |order: &Value| match order {
         Value::String(path) => Ok(FigureOrder { path: path.clone(), is_descending: false }),
@@ -415,7 +466,7 @@ fn sort(asked: &AskedAggregation, buckets: &mut Vec<Map<String, Value>>) -> Resu
     for bucket in std::mem::take(buckets) {
         let figures = orders.iter().map(|order| match order.path.as_str() {
             "_key" => Ok(bucket.get("key").cloned()),
-            path => Ok(filled(asked, figure(&bucket, path)?).map(|figure| json!(figure))),
+            path => Ok(filled(asked, figure_or_gap(&bucket, path, inner)?).map(|figure| json!(figure))),
         });
         let figures: Vec<Option<Value>> = figures.collect::<Result<_, Error>>()?;
         if figures.iter().all(Option::is_some) {

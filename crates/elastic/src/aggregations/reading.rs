@@ -10,25 +10,18 @@ use crate::read_fields::ReadFields;
 
 /// Kinds that read of a document the fields that their options name as `field` and those of their queries,
 /// and that take documents one by one.
-const OF_DOCUMENTS: [&str; 8] = [
-    "filters",
-    "adjacency_matrix",
-    "significant_terms",
-    "significant_text",
-    "auto_date_histogram",
-    "median_absolute_deviation",
-    "sampler",
-    "global",
-];
+const OF_DOCUMENTS: [&str; 5] =
+    ["filters", "adjacency_matrix", "significant_terms", "significant_text", "sampler"];
 
 /// Kinds that read of a document the fields that their options name as `field`, and no more. Documents with
 /// the same values are alike to them.
-const OF_FIELDS: [&str; 21] = [
+const OF_FIELDS: [&str; 24] = [
     "terms",
     "rare_terms",
     "multi_terms",
     "histogram",
     "date_histogram",
+    "auto_date_histogram",
     "range",
     "date_range",
     "ip_range",
@@ -45,6 +38,8 @@ const OF_FIELDS: [&str; 21] = [
     "percentiles",
     "percentile_ranks",
     "weighted_avg",
+    "median_absolute_deviation",
+    "global",
 ];
 
 impl AskedAggregation {
@@ -73,7 +68,7 @@ impl AskedAggregation {
     }
 
     /// Fields that its options name.
-    fn named_fields(&self) -> Vec<&str> {
+    pub(super) fn named_fields(&self) -> Vec<&str> {
         let mut fields = Vec::new();
         self.options.iter().for_each(|(name, value)| add_named_fields(name, value, &mut fields));
         fields

@@ -15,7 +15,6 @@ use crate::mapping::searched_at;
 use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
 use crate::small_sort::sort_few;
-use crate::text_division::TextDivision;
 
 /// Source of the values.
 enum TermSource {
@@ -32,9 +31,9 @@ impl TermSource {
                 let Some((definition, source_path)) = searched_at(&hit.index.entry.mappings, field) else {
                     return Vec::new();
                 };
-                let division = TextDivision::of_field(definition);
+                let division = hit.index.analyzers.of_field(definition);
                 let texts = all_at(hit.searched_members(), &source_path);
-                let words = texts.into_iter().flat_map(|text| division.words(&text_of(text)));
+                let words = texts.into_iter().flat_map(|text| division.words(&text_of(text)).into_words());
                 let mut words: Vec<AggregatedValue> = words.map(AggregatedValue::Text).collect();
                 words.sort();
                 words.dedup();
@@ -57,6 +56,11 @@ impl SignificantDivision {
     /// Bytes that its regular expressions take, about.
     pub(super) fn pattern_bytes(&self) -> usize {
         self.wanted.pattern_bytes() + self.filter.as_ref().map_or(0, SearchQuery::pattern_bytes)
+    }
+
+    /// Adds the fields that the filter reads; `None` if it depends on more.
+    pub(super) fn add_filter_fields<'d>(&'d self, fields: &mut Vec<&'d str>) -> Option<()> {
+        self.filter.as_ref().map_or(Some(()), |filter| filter.add_fields(fields))
     }
 
     /// Values of a document of a bucket, each once.
@@ -83,20 +87,25 @@ impl TermBackground {
         self.counts.insert(value.clone(), 0).is_none()
     }
 
-    /// Counts one of all documents, after the values of all buckets are noted.
+    /// Counts some of all documents, which have the same values, after the values of all buckets are noted.
     ///
     /// # Errors
-    /// The filter does not fit the document.
-    pub(super) fn count(&mut self, division: &SignificantDivision, hit: &SearchHit) -> Result<(), Error> {
+    /// The filter does not fit them.
+    pub(super) fn count(
+        &mut self,
+        division: &SignificantDivision,
+        hit: &SearchHit,
+        documents: usize,
+    ) -> Result<(), Error> {
         if let Some(filter) = &division.filter
             && searched(hit).score(filter, &mut Vec::new())?.is_none()
         {
             return Ok(());
         }
-        self.documents += 1;
+        self.documents += documents;
         for value in division.source.of(hit) {
             if let Some(count) = self.counts.get_mut(&value) {
-                *count += 1;
+                *count += documents;
             }
         }
         Ok(())
@@ -134,7 +143,7 @@ impl<'a> BucketAggregation<'a> {
             }
             Ok(())
         })?;
-        self.scope.each(self.scope.everything, |hit| background.count(&division, hit))?;
+        self.scope.each(self.scope.everything, |hit| background.count(&division, hit, 1))?;
         self.finish_significant(&division, self.hits.len(), parts, &background)
     }
 

@@ -83,6 +83,11 @@ impl<'a> StreamedAggregations<'a> {
         Some(fields)
     }
 
+    /// True if an aggregation shows documents: rows are then added one by one.
+    pub(crate) fn takes_each_row(&self) -> bool {
+        self.plans.iter().any(StreamPlan::shows_documents)
+    }
+
     /// Adds some documents of which the aggregations read the same values.
     ///
     /// # Errors
@@ -101,19 +106,19 @@ impl<'a> StreamedAggregations<'a> {
         Ok(self.plans.iter().any(StreamPlan::reads_everything))
     }
 
-    /// Adds one of all documents, whether the query matches it or not.
+    /// Adds some of all documents, which have the same values, whether the query matches them or not.
     ///
     /// # Errors
     /// Those of [`Self::add`].
-    pub(crate) fn add_of_all(&mut self, hit: &SearchHit) -> Result<(), Error> {
+    pub(crate) fn add_of_all(&mut self, hit: &SearchHit, count: usize) -> Result<(), Error> {
         for (plan, state) in self.plans.iter().zip(&mut self.states) {
             if let (StreamWork::Global, StreamState::List(buckets), false) =
                 (&plan.work, state, self.passes_again)
             {
-                plan.fill_each(buckets, [0], StreamedHit::whole(hit))?;
+                plan.fill_each(buckets, [0], StreamedHit::several(hit, count))?;
             }
             if plan.compares_again() == self.passes_again {
-                plan.compare(hit)?;
+                plan.compare(hit, count)?;
             }
         }
         Ok(())
@@ -316,6 +321,16 @@ impl<'a> StreamPlan<'a> {
                 is_searched = true;
                 queries.iter().try_for_each(|query| query.add_fields(&mut own))?;
             }
+            StreamWork::Adjacency(division) => {
+                is_searched = true;
+                division.add_fields(&mut own)?;
+            }
+            StreamWork::Significant(division, _) => {
+                division.add_filter_fields(&mut own)?;
+                is_searched = !own.is_empty();
+                own.extend(self.asked.named_fields());
+            }
+            StreamWork::TopHits(page) => own = page.order_fields()?,
             StreamWork::Dates(division) => {
                 interval_ms = division.alike_ms();
                 own = self.asked.own_fields()?;
@@ -325,6 +340,11 @@ impl<'a> StreamPlan<'a> {
         let of_name = |name: &str| RowField { name: name.to_owned(), interval_ms, is_searched };
         fields.extend(own.into_iter().map(of_name));
         self.inner.iter().try_for_each(|inner| inner.add_row_fields(fields))
+    }
+
+    /// True if the aggregation, or one inside, shows documents.
+    fn shows_documents(&self) -> bool {
+        matches!(self.work, StreamWork::TopHits(_)) || self.inner.iter().any(StreamPlan::shows_documents)
     }
 
     fn one(&self) -> BucketAggregation<'a> {

@@ -35,7 +35,7 @@ fn index() -> OpenIndex {
         time_field: None,
         observed: Map::new(),
     };
-    OpenIndex { entry: Arc::new(entry), live: Arc::default(), typed: None }
+    OpenIndex::new(entry, Arc::default())
 }
 
 fn hit(index: &OpenIndex) -> SearchHit {
@@ -61,6 +61,7 @@ fn hit(index: &OpenIndex) -> SearchHit {
         place: None,
         collapsed: None,
         inner: Map::new(),
+        row: None,
     }
 }
 

@@ -15,7 +15,6 @@ use crate::ignored::ignored;
 use crate::mapping::{check_doc_values, field_at, is_flag, is_searched, searched_at, type_of};
 use crate::query::text_of;
 use crate::search::SearchHit;
-use crate::text_division::TextDivision;
 
 /// Form of the values of a field over all indexes of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +46,8 @@ impl ValueForm {
             "ip" => ValueForm::Address,
             "date_range" => ValueForm::DateSpan,
             "integer_range" | "long_range" | "float_range" | "double_range" => ValueForm::Span,
-            "keyword" | "constant_keyword" | "wildcard" | "flattened" | "flat_object" | "text"
-            | "match_only_text" => ValueForm::Text,
+            "keyword" | "constant_keyword" | "counted_keyword" | "wildcard" | "version" | "flattened"
+            | "flat_object" | "text" | "match_only_text" => ValueForm::Text,
             _ => return None,
         })
     }
@@ -196,7 +195,7 @@ impl FieldSource {
         for index in indexes {
             let Some((definition, _)) = field_at(&index.entry.mappings, field) else { continue };
             let field_type = type_of(definition);
-            if field_type == "object" {
+            if matches!(field_type, "object" | "passthrough") {
                 continue;
             }
             if matches!(field_type, "text" | "match_only_text") && !is_flag(definition, "fielddata") {
@@ -206,10 +205,10 @@ impl FieldSource {
                      fielddata=true on [{field}] in order to load field data by uninverting the inverted index."
                 )));
             }
+            check_doc_values(&index.entry.mappings, field)?;
             let Some(own) = ValueForm::of_type(field_type) else {
                 return Err(wrong_type(field, field_type, kind));
             };
-            check_doc_values(&index.entry.mappings, field)?;
             form = form.with(own);
             own_format = definition.get("format").and_then(Value::as_str).or(own_format);
         }
@@ -353,8 +352,8 @@ impl FieldSource {
         };
         let values = all_at(hit.searched_members(), &source_path);
         if matches!(type_of(definition), "text" | "match_only_text") {
-            let division = TextDivision::of_field(definition);
-            let words = values.iter().flat_map(|value| division.words(&text_of(value)));
+            let division = hit.index.analyzers.of_field(definition);
+            let words = values.iter().flat_map(|value| division.words(&text_of(value)).into_words());
             return words.map(AggregatedValue::Text).collect();
         }
         let fits = |value: &&&Value| is_searched(definition, value);

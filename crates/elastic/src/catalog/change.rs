@@ -178,7 +178,7 @@ impl CatalogChange<'_> {
         {
             return Ok(same.clone());
         }
-        let index = OpenIndex { entry: Arc::new(entry), live, typed: None };
+        let index = OpenIndex::new(entry, live);
         let name = index.entry.name.clone();
         self.entries_mut().indexes.insert(name.clone(), index.clone());
         self.changed.insert(ChangedEntry::Index(name));

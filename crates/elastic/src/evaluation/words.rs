@@ -7,9 +7,13 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
+use super::{SearchedDocument, SearchedPath};
+use crate::Error;
+use crate::analyzers::IndexAnalyzers;
 use crate::fields::each_at;
 use crate::query::{MatchOptions, text_of};
-use crate::text_division::TextDivision;
+use crate::query_terms::WORDS_MAX;
+use crate::text_division::{TextDivision, TextWords};
 
 /// Words of the texts of one document, which are split once for all clauses of a query.
 #[derive(Default)]
@@ -21,10 +25,10 @@ impl SearchedWords {
         &self,
         source: &Map<String, Value>,
         source_path: &str,
-        by: TextDivision,
+        by: &TextDivision,
     ) -> Rc<PathWords> {
         let mut known = self.0.borrow_mut();
-        let by_path = known.entry(by).or_default();
+        let by_path = known.entry(by.clone()).or_default();
         if let Some(words) = by_path.get(source_path) {
             return Rc::clone(words);
         }
@@ -42,7 +46,7 @@ const LOOKS: usize = 8;
 
 /// Words of the texts at one source path of a document.
 pub(super) struct PathWords {
-    texts: Vec<Vec<String>>,
+    texts: Vec<TextWords>,
     /// Number of times that all words were gone through.
     looks: Cell<usize>,
     /// Number of each word.
@@ -52,14 +56,14 @@ pub(super) struct PathWords {
 impl PathWords {
     /// Number of all words.
     pub(super) fn length(&self) -> usize {
-        self.texts.iter().map(Vec::len).sum()
+        self.texts.iter().map(TextWords::count).sum()
     }
 
     /// Number of occurrences of a word.
     pub(super) fn count(&self, wanted: &str) -> usize {
         let looks = self.looks.replace(self.looks.get() + 1);
         if looks < LOOKS {
-            return self.texts.iter().flatten().filter(|word| *word == wanted).count();
+            return self.texts.iter().flat_map(TextWords::iter).filter(|word| *word == wanted).count();
         }
         self.counts().get(wanted).copied().unwrap_or_default()
     }
@@ -71,18 +75,23 @@ impl PathWords {
 
     /// True if any word passes a test.
     pub(super) fn any(&self, test: &mut impl FnMut(&str) -> bool) -> bool {
-        self.texts.iter().flatten().any(|word| test(word))
+        self.texts.iter().flat_map(TextWords::iter).any(|word| test(word))
     }
 
-    /// True if a phrase of `length` words is in one of the texts, with up to `slop` words between.
-    pub(super) fn has_phrase(&self, length: usize, slop: usize, fits: &impl Fn(usize, &str) -> bool) -> bool {
-        self.texts.iter().any(|words| phrases(words, length, slop, fits).next().is_some())
+    /// True if a phrase is in one of the texts, its words moved by up to `slop` places.
+    pub(super) fn has_phrase(
+        &self,
+        wanted: &TextWords,
+        slop: usize,
+        fits: &impl Fn(usize, &[String]) -> bool,
+    ) -> bool {
+        self.texts.iter().any(|words| phrases(words, wanted, slop, fits).next().is_some())
     }
 
     fn counts(&self) -> &HashMap<String, usize> {
         self.counts.get_or_init(|| {
             let mut counts = HashMap::new();
-            for word in self.texts.iter().flatten() {
+            for word in self.texts.iter().flat_map(TextWords::iter) {
                 match counts.get_mut(word) {
                     Some(count) => *count += 1,
                     None => _ = counts.insert(word.clone(), 1),
@@ -141,53 +150,139 @@ fn add_words(text: &str, part: Range<usize>, spans: &mut Vec<Range<usize>>) {
 }
 
 impl MatchOptions {
-    /// Words of the text of a match in a field whose texts are divided in a way.
-    pub(crate) fn words_of(&self, text: &str, of_field: TextDivision) -> Vec<String> {
-        self.analyzer.unwrap_or(of_field).words(text)
+    /// Division of the text of a match in a field.
+    pub(crate) fn division(
+        &self,
+        analyzers: &IndexAnalyzers,
+        definition: &Map<String, Value>,
+    ) -> TextDivision {
+        let named = self.analyzer.as_deref().and_then(|name| analyzers.named(name));
+        named.unwrap_or_else(|| match self.is_phrase {
+            true => analyzers.of_phrases(definition),
+            false => analyzers.of_search(definition),
+        })
     }
 
-    /// True if only the word itself fits at a position of those that are wanted.
-    pub(super) fn is_exact(&self, wanted: &[String], at: usize) -> bool {
+    /// True if only the words themselves fit at a position of those that are wanted.
+    pub(super) fn is_exact(&self, wanted: &TextWords, at: usize) -> bool {
         self.fuzziness.is_none() && !(self.is_prefix && at + 1 == wanted.len())
     }
 
-    /// True if a word is the one at a position of those that are wanted.
-    pub(crate) fn fits(&self, wanted: &[String], at: usize, word: &str) -> bool {
+    /// True if a word is one of those at a position of the wanted ones.
+    pub(crate) fn fits(&self, wanted: &TextWords, at: usize, word: &str) -> bool {
         let is_last = self.is_prefix && at + 1 == wanted.len();
-        match (is_last, self.fuzziness) {
-            (true, _) => word.starts_with(&wanted[at]),
-            (false, Some(fuzziness)) => fuzziness.has(word, &wanted[at]),
-            (false, None) => word == wanted[at],
-        }
+        wanted.at(at).iter().any(|wanted| match (is_last, self.fuzziness) {
+            (true, _) => word.starts_with(wanted),
+            (false, Some(fuzziness)) => fuzziness.has(word, wanted),
+            (false, None) => word == wanted,
+        })
+    }
+
+    /// True if one of the words at a position of a text is one of those at a position of the wanted ones. Any
+    /// are, where an analyzer has left out a wanted one.
+    pub(crate) fn fits_any(&self, wanted: &TextWords, at: usize, words: &[String]) -> bool {
+        wanted.at(at).is_empty() || words.iter().any(|word| self.fits(wanted, at, word))
     }
 }
 
-/// Beginnings and ends of the places where a phrase of `length` words is in a text, with up to `slop` words
-/// between. A word of the text is compared once with each word of the phrase, however many may be between.
+impl SearchedDocument<'_> {
+    /// Score of words in a text field. It grows with the share of the text that the words are.
+    pub(super) fn match_words(
+        &self,
+        searched: &SearchedPath<'_>,
+        text: &str,
+        options: &MatchOptions,
+    ) -> Result<Option<f64>, Error> {
+        let wanted = options.division(self.analyzers, &searched.definition).words(text);
+        if wanted.is_empty() {
+            return Ok(options.matches_without_words.then_some(1.0));
+        }
+        // An analyzer can make many of one.
+        if wanted.count() > WORDS_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "maxClauseCount is set to {WORDS_MAX} words of a text, and the analyzer of [{}] makes {} of that of the query",
+                searched.path,
+                wanted.count()
+            )));
+        }
+        let own = self.words_at(searched);
+        let length = own.length();
+        if options.is_phrase {
+            let fits = |at: usize, words: &[String]| options.fits_any(&wanted, at, words);
+            let is_there = own.has_phrase(&wanted, options.slop, &fits);
+            return Ok(is_there.then(|| wanted.len() as f64 / (1.0 + length as f64 / 10.0)));
+        }
+        let (mut matched, mut all, mut score) = (0, 0, 0.0);
+        for at in (0..wanted.len()).filter(|at| !wanted.at(*at).is_empty()) {
+            all += 1;
+            let count: usize = match options.is_exact(&wanted, at) {
+                true => wanted.at(at).iter().map(|word| own.count(word)).sum(),
+                false => own.count_of(|word| options.fits(&wanted, at, word)),
+            };
+            let count = count as f64;
+            if count > 0.0 {
+                matched += 1;
+                score += count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length as f64 / 10.0));
+            }
+        }
+        let otherwise = if options.needs_all { all } else { 1 };
+        let minimum = options.minimum.as_ref();
+        let needed = minimum.map_or(otherwise, |minimum| minimum.of(all)).max(1);
+        Ok((matched >= needed).then_some(score))
+    }
+}
+
+/// Beginnings and ends of the places where a phrase is in a text. Its words may be moved by up to `slop` places
+/// against each other: a word between counts one, and two words that change places count two. A position of
+/// the text is compared once with each one of the phrase, and stands for one of them. Those of the phrase that
+/// have no word are passed over.
 pub(crate) fn phrases<'w>(
-    words: &'w [String],
-    length: usize,
+    words: &'w TextWords,
+    wanted: &'w TextWords,
     slop: usize,
-    fits: &'w impl Fn(usize, &str) -> bool,
+    fits: &'w impl Fn(usize, &[String]) -> bool,
 ) -> impl Iterator<Item = (usize, usize)> + 'w {
+    let length = wanted.len();
+    let slop = slop.min(words.len() + length);
     // For each word of the phrase, the first place of the text that was not compared, or that fits.
     let mut next = vec![0; length];
-    (0..words.len()).filter_map(move |start| {
-        let (mut at, mut left) = (start, slop);
-        for (number, next) in next.iter_mut().enumerate() {
-            *next = at.max(*next);
-            let skipped = if number > 0 { left } else { 0 };
-            let last = at.saturating_add(skipped).min(words.len() - 1);
-            while *next <= last && !fits(number, &words[*next]) {
-                *next += 1;
-            }
-            if *next > last {
-                return None;
-            }
-            left -= *next - at;
-            at = *next + 1;
+    // The last round in which each place was that of a word of the phrase.
+    let mut taken = vec![0; if slop > 0 { words.len() } else { 0 }];
+    // The least distance of a place of the text from that in the phrase, `length` being none.
+    let (mut round, mut least) = (0_usize, 0);
+    std::iter::from_fn(move || {
+        if wanted.is_empty() {
+            return None;
         }
-        Some((start, at))
+        'rounds: loop {
+            round += 1;
+            let (mut nearest, mut begin, mut end) = (usize::MAX, usize::MAX, 0);
+            for (number, next) in next.iter_mut().enumerate() {
+                if wanted.at(number).is_empty() {
+                    continue;
+                }
+                *next = (least + number).saturating_sub(length).max(*next);
+                let is_free = |place: usize| taken.get(place) != Some(&round);
+                while *next < words.len() && !(is_free(*next) && fits(number, words.at(*next))) {
+                    *next += 1;
+                }
+                if *next == words.len() {
+                    return None;
+                }
+                let distance = *next + length - number;
+                if distance > least + slop {
+                    least = distance - slop;
+                    continue 'rounds;
+                }
+                if let Some(taken) = taken.get_mut(*next) {
+                    *taken = round;
+                }
+                nearest = nearest.min(distance);
+                (begin, end) = (begin.min(*next), end.max(*next + 1));
+            }
+            least = nearest + 1;
+            return Some((begin, end));
+        }
     })
 }
 
@@ -210,13 +305,13 @@ mod tests {
     }
 
     #[test]
-    fn phrases_have_few_words_between() {
+    fn words_of_phrases_are_moved_by_few_places() {
         #[track_caller]
         fn check(text: &str, phrase: &str, slop: usize, expected: &[(usize, usize)]) {
-            let (words, wanted) = (words_of(text), words_of(phrase));
-            let fits = |at: usize, word: &str| word == wanted[at];
-            let found: Vec<(usize, usize)> = phrases(&words, wanted.len(), slop, &fits).collect();
-            assert_eq!(found, expected, "{phrase} in {text}, {slop} between");
+            let (words, wanted) = (TextDivision::Words.words(text), TextDivision::Words.words(phrase));
+            let fits = |at: usize, words: &[String]| words == wanted.at(at);
+            let found: Vec<(usize, usize)> = phrases(&words, &wanted, slop, &fits).collect();
+            assert_eq!(found, expected, "{phrase} in {text}, moved by {slop}");
         }
         check("a b a b", "a b", 0, &[(0, 2), (2, 4)]);
         check("a x b a b", "a b", 0, &[(3, 5)]);
@@ -227,6 +322,14 @@ mod tests {
         check("a b", "a b c", 9, &[]);
         check("", "a", 9, &[]);
         check(&"a ".repeat(200_000), "a z", usize::MAX, &[]);
+        check("b a", "a b", 1, &[]);
+        check("b a", "a b", 2, &[(0, 2)]);
+        check("the wind rises", "wind rises the", 2, &[]);
+        check("the wind rises", "wind rises the", 3, &[(0, 3)]);
+        check("a x a", "a a", 0, &[]);
+        check("a x a", "a a", 1, &[(0, 3)]);
+        check("a", "a a", 9, &[]);
+        check("c b a x", "a b c", 4, &[(0, 3)]);
     }
 
     #[test]
@@ -237,14 +340,14 @@ mod tests {
         let words = SearchedWords::default();
         for _ in 0..4 {
             for (word, expected) in [("a", 4), ("b", 2), ("z", 1), ("x", 0)] {
-                assert_eq!(words.at(source, "t", TextDivision::Words).count(word), expected, "{word}");
+                assert_eq!(words.at(source, "t", &TextDivision::Words).count(word), expected, "{word}");
             }
         }
-        assert_eq!(words.at(source, "t", TextDivision::Words).count_of(|word| word < "c"), 6);
+        assert_eq!(words.at(source, "t", &TextDivision::Words).count_of(|word| word < "c"), 6);
         assert_eq!(
             (
-                words.at(source, "t", TextDivision::Words).length(),
-                words.at(source, "u", TextDivision::Words).length()
+                words.at(source, "t", &TextDivision::Words).length(),
+                words.at(source, "u", &TextDivision::Words).length()
             ),
             (11, 0)
         );

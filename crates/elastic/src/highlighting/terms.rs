@@ -5,12 +5,13 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
+use crate::analyzers::IndexAnalyzers;
 use crate::evaluation::{FieldValueKind, kind_of, phrases};
 use crate::mapping::type_of;
 use crate::patterns::{glob, wildcard};
 use crate::query::{MatchOptions, SearchQuery, text_of};
-use crate::query_terms::{FuzzyTerms, TermPattern};
-use crate::text_division::TextDivision;
+use crate::query_terms::{CasedText, FuzzyTerms, TermCase, TermPattern};
+use crate::text_division::{TextDivision, TextWords};
 
 /// A part of a query that finds words, with the name or the pattern of its field.
 pub(super) struct HighlightedTerm<'q> {
@@ -61,32 +62,34 @@ impl HighlightedTerm<'_> {
 /// Finder of the words of some queries in the texts of a field.
 pub(super) struct TermMarks<'q> {
     kind: FieldValueKind,
-    /// Division of the texts of the field, and of those that it is searched for.
+    /// Division of the texts of the field.
     division: TextDivision,
-    of_search: TextDivision,
     /// Words as they are, and in lower case for those that are compared so.
     exact: HashSet<String>,
     folded: HashSet<String>,
     tests: Vec<WordTest<'q>>,
-    phrases: Vec<(Vec<String>, &'q MatchOptions)>,
+    phrases: Vec<(TextWords, &'q MatchOptions)>,
 }
 
 /// Words that are not listed.
 enum WordTest<'q> {
-    Prefix { value: String, ignores_case: bool },
-    Wildcard { value: String, ignores_case: bool },
+    Prefix(CasedText, bool),
+    Wildcard(CasedText, bool),
     Regexp(&'q TermPattern),
-    Fuzzy { value: String, fuzziness: FuzzyTerms },
+    Fuzzy { wanted: CasedText, is_lower: bool, fuzziness: FuzzyTerms },
 }
 
 impl WordTest<'_> {
     fn has(&self, word: &str) -> bool {
-        let fold = |ignores_case: bool| if ignores_case { word.to_lowercase() } else { word.to_owned() };
         match self {
-            WordTest::Prefix { value, ignores_case } => fold(*ignores_case).starts_with(value),
-            WordTest::Wildcard { value, ignores_case } => wildcard(value, &fold(*ignores_case)),
+            WordTest::Prefix(wanted, is_lower) => {
+                wanted.passes(word, *is_lower, |wanted, word| word.starts_with(wanted))
+            }
+            WordTest::Wildcard(wanted, is_lower) => wanted.passes(word, *is_lower, wildcard),
             WordTest::Regexp(pattern) => pattern.matches(word),
-            WordTest::Fuzzy { value, fuzziness } => fuzziness.has(word, value),
+            WordTest::Fuzzy { wanted, is_lower, fuzziness } => {
+                wanted.passes(word, *is_lower, |wanted, word| fuzziness.has(word, wanted))
+            }
         }
     }
 }
@@ -96,67 +99,72 @@ impl<'q> TermMarks<'q> {
     pub(super) fn new<'t>(
         terms: impl Iterator<Item = &'t HighlightedTerm<'q>>,
         definition: &Map<String, Value>,
+        analyzers: &IndexAnalyzers,
     ) -> Self
     where
         'q: 't,
     {
         let mut marks = TermMarks {
             kind: kind_of(type_of(definition)),
-            division: TextDivision::of_field(definition),
-            of_search: TextDivision::of_search(definition),
+            division: analyzers.of_field(definition),
             exact: HashSet::new(),
             folded: HashSet::new(),
             tests: Vec::new(),
             phrases: Vec::new(),
         };
-        terms.for_each(|term| marks.add(term.query));
+        for term in terms {
+            match term.query {
+                SearchQuery::Match { text, options, .. } => {
+                    marks.add_match(&text_of(text), options, &options.division(analyzers, definition));
+                }
+                other => marks.add(other),
+            }
+        }
         marks
     }
 
     fn add(&mut self, query: &'q SearchQuery) {
-        let fold = |value: &str, ignores_case: bool| {
-            if ignores_case { value.to_lowercase() } else { value.to_owned() }
-        };
+        let is_lower = self.kind == FieldValueKind::Text && self.division.compared("A") == "a";
         match query {
             SearchQuery::Terms { values, ignores_case: true, .. } => {
                 self.folded.extend(values.iter().map(|value| text_of(value).to_lowercase()));
             }
             SearchQuery::Terms { values, .. } => self.exact.extend(values.iter().map(text_of)),
-            SearchQuery::Match { text, options, .. } => self.add_match(&text_of(text), options),
-            SearchQuery::Prefix { value, ignores_case, .. } => {
-                let value = fold(value, *ignores_case);
-                self.tests.push(WordTest::Prefix { value, ignores_case: *ignores_case });
+            SearchQuery::Prefix { value, case, .. } => {
+                self.tests.push(WordTest::Prefix(CasedText::new(value, *case), is_lower));
             }
-            SearchQuery::Wildcard { value, ignores_case, .. } => {
-                let value = fold(value, *ignores_case);
-                self.tests.push(WordTest::Wildcard { value, ignores_case: *ignores_case });
+            SearchQuery::Wildcard { value, case, .. } => {
+                self.tests.push(WordTest::Wildcard(CasedText::new(value, *case), is_lower));
             }
             SearchQuery::Regexp { pattern, .. } => self.tests.push(WordTest::Regexp(pattern)),
-            SearchQuery::Fuzzy { value, fuzziness, .. } => {
-                self.tests.push(WordTest::Fuzzy { value: value.clone(), fuzziness: *fuzziness });
+            SearchQuery::Fuzzy { value, case, fuzziness, .. } => {
+                let wanted = CasedText::new(value, *case);
+                self.tests.push(WordTest::Fuzzy { wanted, is_lower, fuzziness: *fuzziness });
             }
             // They find no words themselves.
             _ => {}
         }
     }
 
-    fn add_match(&mut self, text: &str, options: &'q MatchOptions) {
+    fn add_match(&mut self, text: &str, options: &'q MatchOptions, division: &TextDivision) {
         let is_text = self.kind == FieldValueKind::Text;
-        let mut words = if is_text { options.words_of(text, self.of_search) } else { vec![text.to_owned()] };
+        let words = if is_text { division.words(text) } else { TextDivision::Whole.words(text) };
         if is_text && options.is_phrase && words.len() > 1 {
             self.phrases.push((words, options));
             return;
         }
-        if options.is_prefix
-            && let Some(value) = words.pop()
-        {
-            self.tests.push(WordTest::Prefix { value, ignores_case: false });
-        }
+        let last = if options.is_prefix { words.len().checked_sub(1) } else { None };
+        let (prefixes, words): (Vec<_>, Vec<_>) =
+            words.placed().partition(|(position, _)| Some(*position) == last);
+        let exact = |value: &String| CasedText::new(value, TermCase::Exact);
+        self.tests.extend(prefixes.into_iter().map(|(_, value)| WordTest::Prefix(exact(value), is_text)));
+        let words = words.into_iter().map(|(_, word)| word);
         match options.fuzziness.filter(|_| is_text && !options.is_phrase) {
-            Some(fuzziness) => {
-                self.tests.extend(words.into_iter().map(|value| WordTest::Fuzzy { value, fuzziness }));
-            }
-            None => self.exact.extend(words),
+            Some(fuzziness) => self.tests.extend(words.map(|value| {
+                let wanted = exact(value);
+                WordTest::Fuzzy { wanted, is_lower: is_text, fuzziness }
+            })),
+            None => self.exact.extend(words.cloned()),
         }
     }
 
@@ -172,15 +180,21 @@ impl<'q> TermMarks<'q> {
             let whole = 0..text.len();
             return if !text.is_empty() && self.has(text) { vec![whole] } else { Vec::new() };
         }
-        let spans = self.division.spans(text);
-        let words: Vec<String> =
-            spans.iter().map(|span| self.division.compared(&text[span.clone()])).collect();
-        let single = spans.iter().zip(&words).filter(|(_, word)| self.has(word));
-        let mut marks: Vec<Range<usize>> = single.map(|(span, _)| span.clone()).collect();
-        for (wanted, options) in &self.phrases {
-            let fits = |at: usize, word: &str| options.fits(wanted, at, word);
-            let found = phrases(&words, wanted.len(), options.slop, &fits);
-            marks.extend(found.map(|(start, end)| spans[start].start..spans[end - 1].end));
+        let divided = self.division.divided(text);
+        let single = divided.iter().filter(|word| self.has(&word.text));
+        let mut marks: Vec<Range<usize>> = single.map(|word| word.span.clone()).collect();
+        if !self.phrases.is_empty() {
+            let words = TextWords::of(&divided);
+            let first = divided.first().map_or(0, |word| word.position);
+            // The first word at a position, or behind it.
+            let at = |position: usize| divided.partition_point(|word| word.position - first < position);
+            for (wanted, options) in &self.phrases {
+                let fits = |at: usize, words: &[String]| options.fits_any(wanted, at, words);
+                let found = phrases(&words, wanted, options.slop, &fits);
+                marks.extend(found.filter_map(|(start, end)| {
+                    Some(divided.get(at(start))?.span.start..divided.get(at(end).checked_sub(1)?)?.span.end)
+                }));
+            }
         }
         marks.sort_by_key(|mark| (mark.start, mark.end));
         let mut apart: Vec<Range<usize>> = Vec::with_capacity(marks.len());

@@ -1,5 +1,6 @@
 //! Visits of partitions chunk by chunk: the query is evaluated on columns of the fields that it reads, and of
-//! the documents that match only those are read that the search can show.
+//! the documents that match only those are read that the search can show: the fields of its order, and the
+//! sequence numbers that decide between equal hits, are columns as well.
 //!
 //! A condition on one field depends on the members of a document that have the field, and on nothing else: it
 //! is evaluated once for members that repeat. Where it is not known for the rows of a chunk, since a column
@@ -7,10 +8,11 @@
 
 mod condition;
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use millrace_env::pace;
 use millrace_node::metrics::CountedMetric;
 use serde_json::{Map, Value};
 
@@ -18,7 +20,10 @@ use self::condition::ColumnPlan;
 use super::{HitScan, HitSink, VisitedDocument, VisitedIndex};
 use crate::Error;
 use crate::catalog::OpenIndex;
-use crate::log_columns::{ColumnBuilder, LogColumn, RowDimension, RowSet, RowTally, add_members};
+use crate::kept_hits::KnownRank;
+use crate::log_columns::{
+    ColumnBuilder, LogColumn, LogColumnName, RowDimension, RowSet, RowTally, add_members,
+};
 use crate::read_fields::ReadFields;
 use crate::scan_limit::{ScanProgress, pause};
 use crate::search::SearchHit;
@@ -38,10 +43,24 @@ pub(crate) struct RowField {
     pub(crate) is_searched: bool,
 }
 
+/// Rank of a row among the hits, as far as it is known without the document.
+#[derive(Debug, Clone)]
+pub(crate) enum RowRank {
+    Unknown,
+    /// Time of the document, which is the first key of the order.
+    Time(i64),
+    Known(KnownRank),
+}
+
 /// Receiver of the rows of chunks that match.
 pub(crate) trait RowSink {
     /// Fields that it reads of each row, some several times; `None` if it needs documents.
     fn row_fields(&self) -> Option<Vec<RowField>>;
+
+    /// Sequence number from which on documents do not count.
+    fn seq_no_end(&self) -> i64 {
+        i64::MAX
+    }
 
     /// Counts rows that match.
     fn count_rows(&mut self, count: usize);
@@ -49,22 +68,38 @@ pub(crate) trait RowSink {
     /// True if it takes rows for aggregations, which may read no field.
     fn aggregates_rows(&self) -> bool;
 
+    /// True if these are not taken together where they are alike: their documents may be shown.
+    fn takes_each_row(&self) -> bool;
+
     /// Takes the fields that it reads of some rows, which have the same values in them.
     ///
     /// # Errors
     /// There is no memory for what it makes of them.
     fn add_alike(&mut self, hit: &SearchHit, count: usize) -> Result<(), Error>;
 
-    /// True if it shows documents.
-    fn keeps_rows(&self) -> bool;
+    /// The part of it that chooses hits; `None` if it shows none.
+    fn chooser(&mut self) -> Option<&mut dyn RowChooser>;
+}
 
+/// Chooser of the hits that are shown, which knows rows before their documents are read.
+pub(crate) trait RowChooser {
     /// True if the times of documents can decide that it does not show them.
     fn is_by_time(&self) -> bool;
 
-    /// True if it does not show a document with this time.
-    fn passes_over(&mut self, time: i64) -> bool;
+    /// Fields that can decide that it does not show a document, together with the sequence number; `None` if
+    /// it needs the document.
+    fn order_fields(&self) -> Option<Vec<String>>;
 
-    /// Takes a document that it may show. It has counted it before.
+    /// Rank of a row with these fields.
+    fn rank(&self, row: &mut SearchHit) -> KnownRank;
+
+    /// Order of two rows of one index, the one that it shows first before the other.
+    fn compare(&self, left: &KnownRank, right: &KnownRank) -> Ordering;
+
+    /// True if it does not show a document of this rank.
+    fn passes_over(&mut self, rank: &RowRank) -> bool;
+
+    /// Takes a document that it may show. It has been counted before.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -100,25 +135,11 @@ impl LazyColumns<'_> {
         let plan = self.of.plan;
         let others = (0..plan.names.len()).filter(|other| *other != position && plan.is_usual[*other]);
         let others: Vec<usize> = others.filter(|other| self.known(*other).is_none()).collect();
-        let made: Vec<usize> = std::iter::once(position).chain(others).collect();
-        let fields = made.iter().map(|at| plan.names[*at].fields());
-        let fields = fields.fold(ReadFields::NONE, ReadFields::with);
-        let mut builders: Vec<ColumnBuilder> =
-            made.iter().map(|at| ColumnBuilder::new(&plan.names[*at])).collect();
-        let documents = self.of.chunks.documents(self.chunk)?;
-        for row in 0..documents.len() {
-            if row.is_multiple_of(ROWS_PER_TURN) {
-                pause();
-            }
-            let members = documents.source(row)?.members(&fields)?;
-            builders.iter_mut().for_each(|builder| builder.push(&members));
-        }
-        self.service.node.metrics().add(CountedMetric::LogColumnsMade, made.len() as u64);
-        for (at, builder) in made.iter().zip(builders) {
-            let column = Arc::new(builder.finish());
-            if let Some(identity) = self.of.chunks.identity(self.chunk) {
-                self.service.log_columns.insert(identity, &plan.names[*at], Arc::clone(&column));
-            }
+        let positions: Vec<usize> = std::iter::once(position).chain(others).collect();
+        let names: Vec<Arc<LogColumnName>> =
+            positions.iter().map(|at| Arc::clone(&plan.names[*at])).collect();
+        let made = make_columns(self.service, self.of.chunks, self.chunk, &names)?;
+        for (at, column) in positions.iter().zip(made) {
             self.found[*at] = Some(column);
         }
         Ok(self.found[position].clone().unwrap_or_else(|| Arc::new(LogColumn::Unfit)))
@@ -131,6 +152,38 @@ impl LazyColumns<'_> {
         }
         self.found[position].clone()
     }
+}
+
+/// Makes columns of a chunk, and keeps them.
+///
+/// # Errors
+/// The store cannot be read, or a document is damaged.
+pub(crate) fn make_columns(
+    service: &ElasticService,
+    chunks: &GroupChunks,
+    chunk: usize,
+    names: &[Arc<LogColumnName>],
+) -> Result<Vec<Arc<LogColumn>>, Error> {
+    let fields = names.iter().map(|name| name.fields()).fold(ReadFields::NONE, ReadFields::with);
+    let mut builders: Vec<ColumnBuilder> = names.iter().map(|name| ColumnBuilder::new(name)).collect();
+    let documents = chunks.documents(chunk)?;
+    for row in 0..documents.len() {
+        if row.is_multiple_of(ROWS_PER_TURN) {
+            pause();
+            pace::step();
+        }
+        let (source, seq_no) = documents.source(row)?;
+        let members = if fields.is_empty() { Map::new() } else { source.members(&fields)? };
+        builders.iter_mut().for_each(|builder| builder.push(&members, seq_no));
+    }
+    service.node.metrics().add(CountedMetric::LogColumnsMade, names.len() as u64);
+    let columns: Vec<Arc<LogColumn>> = builders.into_iter().map(|one| Arc::new(one.finish())).collect();
+    if let Some(identity) = chunks.identity(chunk) {
+        for (name, column) in names.iter().zip(&columns) {
+            service.log_columns.insert(identity, name, Arc::clone(column));
+        }
+    }
+    Ok(columns)
 }
 
 impl HitScan<'_> {
@@ -149,7 +202,10 @@ impl HitScan<'_> {
         if is_restricted {
             return None;
         }
-        ColumnPlan::of(self.query, visited, sink.rows()?)
+        let plan = ColumnPlan::of(self.query, visited, sink.rows()?)?;
+        let usual = plan.names.iter().zip(&plan.is_usual).filter(|(_, is_usual)| **is_usual);
+        self.service.log_columns.note_read(&visited.index.entry.uuid, usual.map(|(name, _)| name));
+        Some(plan)
     }
 
     /// Visits the documents of a partition. Breaks off at a limit of the search.
@@ -190,10 +246,16 @@ impl HitScan<'_> {
             if progress.is_over() || progress.look()?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
-            let live = RowSet::live(content);
+            progress.is_brief = sink.only_counts();
+            let mut live = RowSet::live(content);
             service.node.metrics().add(CountedMetric::LogDocumentsRead, live.count() as u64);
             let found = vec![None; of.plan.names.len()];
             let mut columns = LazyColumns { service, of, chunk, found, evaluations: 0 };
+            if let Some((at, end)) = of.plan.seq_nos_before
+                && let LogColumn::SeqNos(seq_nos) = &*columns.get(at)?
+            {
+                live = live.keep_each(|row| seq_nos[row] < end);
+            }
             let rows = of.plan.rows(&live, &mut columns, progress.pace())?;
             let flow = match rows {
                 None => self.each_row(of, chunk, &live, progress, sink)?,
@@ -262,7 +324,9 @@ impl HitScan<'_> {
             return self.each_row(of, chunk, rows, progress, sink);
         };
         sink.count_rows(rows.count());
-        if sink.aggregates_rows() {
+        if sink.takes_each_row() {
+            self.add_each_row(rows, columns, &read, progress, sink)?;
+        } else if sink.aggregates_rows() {
             let mut hit = alike(index, ordinal);
             tally.add(rows, &dimensions, &|row| members_of(&read, row), &mut |members, count| {
                 // As above.
@@ -272,26 +336,16 @@ impl HitScan<'_> {
                 sink.add_alike(&hit, count)
             })?;
         }
-        if !sink.keeps_rows() {
-            return Ok(ControlFlow::Continue(()));
-        }
-        let times = of.plan.times.map(|at| columns.get(at)).transpose()?;
-        let mut kept: Vec<usize> = rows.iter().collect();
-        if let Some(LogColumn::Times(times)) = times.as_deref() {
-            kept.retain(|row| !sink.passes_over(times.millis[*row]));
-            if self.is_backwards {
-                // Once the latest are kept, the others are passed over.
-                kept.sort_by_key(|row| Reverse(times.millis[*row]));
-            }
-        }
-        if kept.is_empty() {
+        let Some(chooser) = sink.chooser() else { return Ok(ControlFlow::Continue(())) };
+        let mut ranked = self.ranked(rows, columns, chooser)?;
+        ranked.retain(|(rank, _)| !chooser.passes_over(rank));
+        if ranked.is_empty() {
             return Ok(ControlFlow::Continue(()));
         }
         let documents = of.chunks.documents(chunk)?;
-        for row in kept {
-            if let Some(LogColumn::Times(times)) = times.as_deref()
-                && sink.passes_over(times.millis[row])
-            {
+        for (rank, row) in ranked {
+            // Once the first ones are kept, the others are passed over.
+            if chooser.passes_over(&rank) {
                 continue;
             }
             if progress.next()?.is_break() {
@@ -299,10 +353,75 @@ impl HitScan<'_> {
             }
             let stored = StoredSource::of(&documents.document(row)?);
             if let Some(hit) = self.hit(of.visited, stored, fields)? {
-                sink.keep(hit)?;
+                chooser.keep(hit)?;
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Hands rows to the aggregations of a sink one by one, each with its place in the chunk.
+    fn add_each_row(
+        &self,
+        rows: &RowSet,
+        columns: &mut LazyColumns<'_>,
+        read: &[Arc<LogColumn>],
+        progress: &mut ScanProgress<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<(), Error> {
+        let of = columns.of;
+        let VisitedIndex { index, ordinal, form, .. } = of.visited;
+        let seq_nos = of.plan.seq_nos.map(|at| columns.get(at)).transpose()?;
+        let mut hit = alike(index, ordinal);
+        for row in rows.iter() {
+            // As above.
+            let _ = progress.next()?;
+            if let Some(LogColumn::SeqNos(seq_nos)) = seq_nos.as_deref() {
+                hit.stored.seq_no = seq_nos[row];
+            }
+            hit.row = Some(of.chunks.row(columns.chunk, row));
+            hit.document = members_of(read, row);
+            hit.formed = form.apply(&hit.document);
+            sink.add_alike(&hit, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Rows with their ranks among the hits, those that are shown first at the beginning.
+    fn ranked(
+        &self,
+        rows: &RowSet,
+        columns: &mut LazyColumns<'_>,
+        chooser: &dyn RowChooser,
+    ) -> Result<Vec<(RowRank, usize)>, Error> {
+        let of = columns.of;
+        if let Some(at) = of.plan.times
+            && let LogColumn::Times(times) = &*columns.get(at)?
+        {
+            let mut timed: Vec<(i64, usize)> = rows.iter().map(|row| (times.millis[row], row)).collect();
+            if self.is_backwards {
+                timed.sort_by_key(|(time, _)| Reverse(*time));
+            }
+            return Ok(timed.into_iter().map(|(time, row)| (RowRank::Time(time), row)).collect());
+        }
+        let unknown = || Ok(rows.iter().map(|row| (RowRank::Unknown, row)).collect());
+        let Some((fields, seq_nos)) = &of.plan.order else { return unknown() };
+        let fields = fields.iter().map(|at| columns.get(*at)).collect::<Result<Vec<_>, Error>>()?;
+        let seq_nos = columns.get(*seq_nos)?;
+        let LogColumn::SeqNos(seq_nos) = &*seq_nos else { return unknown() };
+        if !fields.iter().all(|column| matches!(**column, LogColumn::Members(_))) {
+            return unknown();
+        }
+        let VisitedIndex { index, ordinal, form, .. } = of.visited;
+        let mut hit = alike(index, ordinal);
+        let rank = |row: usize| {
+            hit.document = members_of(&fields, row);
+            hit.formed = form.apply(&hit.document);
+            hit.stored.seq_no = seq_nos[row];
+            (chooser.rank(&mut hit), row)
+        };
+        let mut ranked: Vec<(KnownRank, usize)> = rows.iter().map(rank).collect();
+        ranked.sort_by(|(left, _), (right, _)| chooser.compare(left, right));
+        Ok(ranked.into_iter().map(|(rank, row)| (RowRank::Known(rank), row)).collect())
     }
 }
 
@@ -320,6 +439,7 @@ fn alike(index: &OpenIndex, ordinal: usize) -> SearchHit {
         place: None,
         collapsed: None,
         inner: Map::new(),
+        row: None,
     }
 }
 

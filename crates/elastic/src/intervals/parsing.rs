@@ -7,7 +7,7 @@ use crate::Error;
 use crate::query::text_of;
 use crate::query_scope::ParseScope;
 use crate::query_terms::FuzzyTerms;
-use crate::text_division::TextDivision;
+use crate::regexp_signs::RegexpSigns;
 
 /// Members of each kind of source.
 const MEMBERS: [(&str, &[&str]); 7] = [
@@ -75,16 +75,16 @@ impl IntervalSource {
         Ok(match kind {
             "match" => IntervalSource::Words {
                 text: text("query")?,
-                analyzer: members
-                    .get("analyzer")
-                    .map(|name| TextDivision::of_analyzer(&text_of(name)))
-                    .transpose()?,
+                analyzer: members.get("analyzer").map(text_of),
                 order: order_of(members)?,
                 gaps_max: gaps_of(members)?,
             },
             "prefix" => IntervalSource::Prefix(text("prefix")?),
             "wildcard" => IntervalSource::Wildcard(text("pattern")?),
-            "regexp" => IntervalSource::Regexp(scope.pattern(&text("pattern")?, is_set("case_insensitive"))?),
+            "regexp" => {
+                let ignores_case = is_set("case_insensitive");
+                IntervalSource::Regexp(scope.pattern(&text("pattern")?, RegexpSigns::ALL, ignores_case)?)
+            }
             "fuzzy" => {
                 let mut fuzziness = FuzzyTerms::parse(members.get("fuzziness"))?;
                 if let Some(length) = members.get("prefix_length") {

@@ -20,6 +20,7 @@ const BYTES_MAX: usize = 4 << 20;
 pub(crate) enum ColumnBuilder {
     Members(MemberBuilder),
     Times(TimeBuilder),
+    SeqNos(Vec<i64>),
 }
 
 impl ColumnBuilder {
@@ -34,14 +35,17 @@ impl ColumnBuilder {
                 format: format.clone(),
                 millis: Some(Vec::new()),
             }),
+            LogColumnName::SeqNos => ColumnBuilder::SeqNos(Vec::new()),
         }
     }
 
-    /// Adds the document of the next row, of which it reads the fields of the column.
-    pub(crate) fn push(&mut self, document: &Map<String, Value>) {
+    /// Adds the document of the next row, of which it reads the fields of the column, with its sequence
+    /// number.
+    pub(crate) fn push(&mut self, document: &Map<String, Value>, seq_no: i64) {
         match self {
             ColumnBuilder::Members(builder) => builder.push(document),
             ColumnBuilder::Times(builder) => builder.push(document),
+            ColumnBuilder::SeqNos(numbers) => numbers.push(seq_no),
         }
     }
 
@@ -53,6 +57,7 @@ impl ColumnBuilder {
                 Some(millis) => LogColumn::Times(TimeColumn::new(millis)),
                 None => LogColumn::Unfit,
             },
+            ColumnBuilder::SeqNos(numbers) => LogColumn::SeqNos(numbers),
         }
     }
 }

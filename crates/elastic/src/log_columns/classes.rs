@@ -217,7 +217,7 @@ mod tests {
             _ => LogColumnName::Members(vec![source_path.to_owned()]),
         };
         let mut builder = ColumnBuilder::new(&name);
-        documents.iter().for_each(|document| builder.push(document.as_object().expect("an object")));
+        documents.iter().for_each(|document| builder.push(document.as_object().expect("an object"), 0));
         builder.finish()
     }
 
@@ -225,7 +225,7 @@ mod tests {
         match column {
             LogColumn::Members(column) => RowDimension::Members(column),
             LogColumn::Times(column) => RowDimension::Intervals(column, LENGTH),
-            LogColumn::Unfit => panic!("all columns are made"),
+            other => panic!("all columns are made: {other:?}"),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{DEPTH_MAX, count_fields, dynamic, parameters, type_of};
+use super::{DEPTH_MAX, count_fields, dynamic, is_object, parameters, type_of};
 use crate::Error;
 
 /// Setting with the number of fields that an index may have.
@@ -17,7 +17,7 @@ const FIELDS_BY_DEFAULT: usize = 1_000;
 const FIELDS_MAX: usize = 20_000;
 
 /// Field types that mappings may name.
-const TYPES: [&str; 34] = [
+const TYPES: [&str; 45] = [
     "text",
     "keyword",
     "long",
@@ -52,6 +52,17 @@ const TYPES: [&str; 34] = [
     "double_range",
     "ip_range",
     "version",
+    "passthrough",
+    "counted_keyword",
+    "histogram",
+    "aggregate_metric_double",
+    "rank_feature",
+    "rank_features",
+    "geo_shape",
+    "shape",
+    "point",
+    "xy_point",
+    "xy_shape",
 ];
 
 /// Origin of a part of an index.
@@ -133,7 +144,7 @@ fn check_objects(mappings: &Map<String, Value>) -> Result<(), Error> {
         for (name, field) in properties.and_then(Value::as_object).into_iter().flatten() {
             let Some(field) = field.as_object() else { continue };
             let path = if before.is_empty() { name.clone() } else { format!("{before}.{name}") };
-            if !matches!(type_of(field), "object" | "nested") {
+            if !is_object(type_of(field)) {
                 others.insert(path.clone());
             }
             let ends = path.match_indices('.').map(|(end, _)| end).filter(|end| *end > before.len());

@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::checks::limit_of;
 use super::dynamic::DynamicRules;
-use super::{DEPTH_MAX, check_value, count_fields, is_flag, type_of};
+use super::{DEPTH_MAX, check_value, count_fields, field_at, is_flag, is_object, type_of};
 use crate::Error;
+use crate::fields::names_of;
 use crate::small_sort::sort_few;
 use crate::unread::{has_unread, unread_text};
 
@@ -18,8 +19,8 @@ pub(crate) fn fit_in_place(
     mappings: &mut Map<String, Value>,
     document: &Map<String, Value>,
 ) -> Result<bool, Error> {
-    let mut pass = MappingPass { rules: DynamicRules::take(mappings), changed: false, leniency: None };
-    let outcome = pass.object(mappings, document, "", &DynamicMode::True, 0);
+    let mut pass = MappingPass::new(mappings, None);
+    let outcome = pass.document(mappings, document);
     pass.rules.give_back(mappings);
     outcome.map(|()| pass.changed)
 }
@@ -74,8 +75,8 @@ fn fit_leniently(
     room: &mut FieldRoom,
 ) -> LenientFit {
     let leniency = Some(FitLeniency { room: *room, ignored: Vec::new() });
-    let mut pass = MappingPass { rules: DynamicRules::take(mappings), changed: false, leniency };
-    let outcome = pass.object(mappings, document, "", &DynamicMode::True, 0);
+    let mut pass = MappingPass::new(mappings, leniency);
+    let outcome = pass.document(mappings, document);
     pass.rules.give_back(mappings);
     let mut ignored = Vec::new();
     if let Some(leniency) = pass.leniency {
@@ -125,6 +126,8 @@ struct MappingPass {
     rules: DynamicRules,
     changed: bool,
     leniency: Option<FitLeniency>,
+    /// Fields that others are copied to, each with a value.
+    copied: Vec<(String, Value)>,
 }
 
 /// Rules of a pass that refuses nothing.
@@ -135,6 +138,31 @@ struct FitLeniency {
 }
 
 impl MappingPass {
+    /// Creates a pass over a document by the rules of a mapping, which are taken out of it.
+    fn new(mappings: &mut Map<String, Value>, leniency: Option<FitLeniency>) -> Self {
+        MappingPass { rules: DynamicRules::take(mappings), changed: false, leniency, copied: Vec::new() }
+    }
+
+    /// Fits a document. Fields that others are copied to, and that the mapping lacks, are new ones.
+    fn document(
+        &mut self,
+        mappings: &mut Map<String, Value>,
+        document: &Map<String, Value>,
+    ) -> Result<(), Error> {
+        self.object(mappings, document, "", &DynamicMode::True, 0)?;
+        for (target, value) in std::mem::take(&mut self.copied) {
+            if field_at(mappings, &target).is_none() {
+                let copied: Map<String, Value> = [(target, value)].into_iter().collect();
+                match self.object(mappings, &copied, "", &DynamicMode::True, 0) {
+                    // An earlier version took such a mapping, and its documents are still taken.
+                    Err(Error::Strict { .. }) => {}
+                    outcome => outcome?,
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Passes a field over in a lenient pass; fails in others.
     fn refuse(&mut self, path: &str, error: Error) -> Result<(), Error> {
         match &mut self.leniency {
@@ -262,6 +290,13 @@ impl MappingPass {
         value: &Value,
         mode: &DynamicMode,
     ) -> Result<(), Error> {
+        if let Some(targets) = field.get("copy_to").filter(|_| !value.is_null() && !value.is_array()) {
+            for target in names_of(targets) {
+                if self.copied.iter().all(|(known, _)| *known != target) {
+                    self.copied.push((target, value.clone()));
+                }
+            }
+        }
         let intake = FieldIntake::of(type_of(field));
         match value {
             Value::Null => Ok(()),
@@ -335,7 +370,7 @@ impl FieldIntake {
     /// Values that a field of a type takes.
     fn of(kind: &str) -> Self {
         match kind {
-            "object" | "nested" => FieldIntake::Objects,
+            kind if is_object(kind) => FieldIntake::Objects,
             "flat_object" | "flattened" => FieldIntake::TakesObjects,
             kind if kind.ends_with("_range") => FieldIntake::TakesObjects,
             kind if kind.ends_with("_vector") => FieldIntake::Vector,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{DEPTH_MAX, type_of};
+use super::{DEPTH_MAX, is_object, type_of};
 
 /// Lays a later mapping over another: of a field that both have the later definition counts, and objects are
 /// joined.
@@ -25,7 +25,7 @@ fn lay_fields(own: &mut Map<String, Value>, later: Map<String, Value>) {
     for (name, field) in later {
         match (own.get_mut(&name), field) {
             (Some(Value::Object(known)), Value::Object(field))
-                if type_of(known) == type_of(&field) && matches!(type_of(known), "object" | "nested") =>
+                if type_of(known) == type_of(&field) && is_object(type_of(known)) =>
             {
                 for (member, value) in field {
                     match (known.get_mut(&member), value) {

@@ -1,16 +1,17 @@
 //! Parameters of fields in mappings: what each means here, or the reason why it is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{all_fields, check_value, is_flag, type_of};
+use super::{all_fields, check_value, is_flag, is_object, nested_around, type_of};
 use crate::Error;
+use crate::analyzers::{self, ANALYZER_PARAMETERS};
+use crate::date_patterns::is_date_format;
 use crate::fields::names_of;
 use crate::normalizer::ValueNormalizer;
 use crate::query::text_of;
 use crate::source::SourceFilter;
-use crate::text_division::TextDivision;
 
 /// Treatment of a parameter.
 #[derive(Clone, Copy, PartialEq)]
@@ -80,6 +81,11 @@ const PARAMETERS: &[(&str, ParameterUse)] = &[
     ("on_script_error", Refused),
     ("script", Refused),
     ("position_increment_gap", Obeyed),
+    ("priority", Obeyed),
+    ("metrics", WithoutEffect),
+    ("default_metric", WithoutEffect),
+    ("positive_score_impact", WithoutEffect),
+    ("orientation", WithoutEffect),
 ];
 
 /// Types of numbers.
@@ -112,6 +118,10 @@ fn is_of_type(parameter: &str, kind: &str) -> bool {
         }
         "ignore_above" => matches!(kind, "keyword" | "wildcard" | "flattened" | "flat_object"),
         "path" => kind == "alias",
+        "priority" => kind == "passthrough",
+        "metrics" | "default_metric" => kind == "aggregate_metric_double",
+        "positive_score_impact" => kind.starts_with("rank_feature"),
+        "orientation" => matches!(kind, "geo_shape" | "shape"),
         _ => true,
     }
 }
@@ -149,21 +159,15 @@ pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -
             check_dynamic(name, value)?;
         }
         let is_valid = match parameter.as_str() {
-            "analyzer" | "search_analyzer" | "search_quote_analyzer" => {
-                if TextDivision::named(&text).is_none() {
-                    return refuse(format!(
-                        "[{parameter}] is [{text}]; there are [standard], [simple], [whitespace] and [keyword], and none of \
-                         [analysis] in settings"
-                    ));
-                }
-                true
-            }
+            // Those that there are depends on settings.
+            "analyzer" | "search_analyzer" | "search_quote_analyzer" => value.is_string(),
             "meta" => {
                 value.as_object().is_some_and(|meta| meta.len() <= 5 && meta.values().all(Value::is_string))
             }
             "index" | "doc_values" | "fielddata" | "store" | "coerce" | "ignore_malformed" => {
                 ["true", "false"].contains(&text.as_str())
             }
+            "format" => text.split("||").all(is_date_format),
             "ignore_above" => text.parse::<u64>().is_ok(),
             "scaling_factor" => text.parse().is_ok_and(|factor: f64| factor > 0.0 && factor.is_finite()),
             "copy_to" => !names_of(value).is_empty(),
@@ -183,12 +187,14 @@ pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -
     if kind == "scaled_float" && !field.contains_key("scaling_factor") && !is_template {
         return refuse("Field [scaling_factor] is required".to_owned());
     }
-    let of_search = Some(TextDivision::of_search(field));
-    let quoted = field.get("search_quote_analyzer").map(text_of);
-    if let Some(quoted) = quoted.filter(|quoted| TextDivision::named(quoted) != of_search) {
+    if kind == "passthrough" && !is_template && !field.get("priority").is_some_and(Value::is_u64) {
         return refuse(format!(
-            "[search_quote_analyzer] is [{quoted}]: phrases are divided as other texts of searches are"
+            "Pass-through object [{name}] is missing a non-negative value for parameter [priority]"
         ));
+    }
+    if kind == "aggregate_metric_double" && !is_template && !field.get("metrics").is_some_and(Value::is_array)
+    {
+        return refuse(format!("Property [metrics] is required for field [{name}]"));
     }
     let below = field.get("fields").and_then(Value::as_object).into_iter().flatten();
     let mut below = below.filter_map(|(name, field)| Some((name, field.as_object()?)));
@@ -238,8 +244,8 @@ fn check_dynamic(name: &str, value: &Value) -> Result<(), Error> {
     }
 }
 
-/// Checks what the fields of a mapping name outside of it: normalizers of the settings, and fields of the
-/// whole mapping that they are copied to.
+/// Checks what the fields of a mapping name outside of it: normalizers and analyzers of the settings, and
+/// fields of the whole mapping that they are copied to.
 ///
 /// # Errors
 /// One is missing, or a normalizer has filters that there are not.
@@ -253,21 +259,54 @@ pub(crate) fn check_named(
     let of_templates = templates.filter_map(|(name, template)| {
         Some((format!("of the dynamic template {name}"), template.get("mapping")?.as_object()?))
     });
+    let mut checked = BTreeSet::new();
     for (path, field) in all_fields(given).into_iter().chain(of_templates) {
         if let Some(name) = field.get("normalizer").map(text_of) {
             ValueNormalizer::named(&name, settings).map_err(|error| {
                 Error::mapping(format!("Failed to parse mapping [_doc]: field [{path}]: {error}"))
             })?;
         }
+        let named = ANALYZER_PARAMETERS.iter().filter_map(|member| field.get(*member)?.as_str());
+        // A dynamic template has a place for the name of the field.
+        for name in named.filter(|name| !name.contains('{') && checked.insert(*name)) {
+            analyzers::check_name(name, settings).map_err(|error| {
+                Error::mapping(format!("Failed to parse mapping [_doc]: field [{path}]: {error}"))
+            })?;
+        }
         for target in field.get("copy_to").map(names_of).unwrap_or_default() {
-            if super::field_at(whole, &target).is_none() {
-                return Err(Error::mapping(format!(
-                    "Failed to parse mapping [_doc]: [copy_to] of [{path}] names [{target}], which the mapping lacks; declare it"
-                )));
-            }
+            check_copy(whole, &path, &target)?;
         }
     }
     Ok(())
+}
+
+/// Checks that the values of a field can be copied to another one: it is a field, and in no other nested
+/// object than one around both.
+///
+/// # Errors
+/// It is an object, or in another nested object.
+fn check_copy(whole: &Map<String, Value>, path: &str, target: &str) -> Result<(), Error> {
+    let refuse = |reason: String| Err(Error::mapping(format!("Failed to parse mapping [_doc]: {reason}")));
+    let definition = super::field_at(whole, target).map(|(definition, _)| definition);
+    if target.split('.').any(|part| part.trim().is_empty())
+        || definition
+            .is_some_and(|definition| type_of(definition) == "alias" || is_object(type_of(definition)))
+    {
+        return refuse(format!("[copy_to] of [{path}] names [{target}], which cannot have its values"));
+    }
+    let (around, of_target) = (nested_around(whole, path), nested_around(whole, target));
+    let is_within = |outer: &str| {
+        let rest = around.and_then(|around| around.strip_prefix(outer));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    match of_target.filter(|outer| !is_within(outer)) {
+        Some(outer) => refuse(format!(
+            "Illegal combination of [copy_to] and [nested] mappings: [copy_to] may only copy data to the current nested document \
+             or any of its parents, however one [copy_to] directive is trying to copy data from nested object [{}] to [{outer}]",
+            around.unwrap_or_default()
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Checks that a value has the form of a number of a field that does not convert others.

@@ -27,7 +27,8 @@ pub(super) fn write(
         OtlpEncoding::Protobuf => "application/x-protobuf",
         OtlpEncoding::Json => "application/json",
     };
-    ElasticResponse { status, content_type: content_type.to_owned(), retry_after_s, body }
+    let content_type = content_type.to_owned();
+    ElasticResponse { status, content_type, retry_after_s, warnings: Vec::new(), body }
 }
 
 /// Body of a success. It says nothing if all records are stored and there is no warning.

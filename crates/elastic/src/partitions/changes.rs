@@ -501,7 +501,7 @@ mod tests {
             (2, false, vec![1], (0, 0)),
         ] {
             let index = serde_json::from_value(index.clone()).expect("the entry is whole");
-            let index = OpenIndex { entry: Arc::new(index), live: Arc::default(), typed: None };
+            let index = OpenIndex::new(index, Arc::default());
             let mut entries = CatalogEntries::default();
             entries.indexes.insert("a".to_owned(), index);
             load(&node, &mut entries, vec![entry(of, is_dropped)], &deleted);

@@ -9,15 +9,16 @@ use crate::evaluation::words_of;
 use crate::fields::names_of;
 use crate::hit_form::InnerHits;
 use crate::intervals::IntervalSource;
+use crate::minimum_match::MinimumMatch;
 use crate::nested::{NestedQuery, NestedScores};
 use crate::query_distance::DistanceQuery;
 use crate::query_functions::FunctionQuery;
 use crate::query_members;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
-use crate::query_terms::{FuzzyTerms, check_wildcard, check_words};
-use crate::query_text::{self, BoostedField};
-use crate::text_division::TextDivision;
+use crate::query_terms::{FuzzyTerms, TermCase, check_wildcard, check_words};
+use crate::query_text::{self, BoostedField, FieldsKind};
+use crate::regexp_signs::RegexpSigns;
 
 /// Kinds of queries whose members stand below the name of a field.
 pub(crate) const OF_ONE_FIELD: [&str; 12] = [
@@ -44,7 +45,7 @@ pub(super) fn parse(kind: &str, body: &Value, scope: ParseScope<'_>) -> Result<S
     match kind {
         "match_all" => members().map(|_| SearchQuery::All),
         "match_none" => members().map(|_| SearchQuery::None),
-        "ids" => Ok(ids(&members()?)),
+        "ids" => ids(&members()?),
         "term" => term(members()?),
         "terms" => terms(members()?),
         "match" | "match_phrase" | "match_phrase_prefix" | "match_bool_prefix" => words(kind, members()?),
@@ -77,9 +78,14 @@ fn members_of(kind: &str, body: &Value) -> Result<Map<String, Value>, Error> {
     Ok(members.clone())
 }
 
-fn ids(members: &Map<String, Value>) -> SearchQuery {
-    let values = members.get("values").and_then(Value::as_array);
-    SearchQuery::Ids(values.into_iter().flatten().map(text_of).collect())
+fn ids(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
+    let ids = match members.get("values") {
+        None => Vec::new(),
+        Some(Value::Array(values)) => values.iter().map(text_of).collect(),
+        Some(one @ (Value::String(_) | Value::Number(_))) => vec![text_of(one)],
+        Some(_) => return Err(Error::Parsing("[values] of [ids] must be a list of ids".to_owned())),
+    };
+    Ok(SearchQuery::Ids(ids))
 }
 
 fn term(members: Map<String, Value>) -> Result<SearchQuery, Error> {
@@ -111,6 +117,11 @@ fn terms(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
 /// A query for the words of a text.
 fn words(kind: &str, members: Map<String, Value>) -> Result<SearchQuery, Error> {
     let (field, text, rest) = field_of(kind, members, "query")?;
+    if text.is_array() || text.is_object() {
+        return Err(Error::Parsing(format!(
+            "[{kind}] query for the field [{field}] needs a text, or a number"
+        )));
+    }
     check_words(&text_of(&text), 1)?;
     let mut options = match_options(&rest)?;
     options.is_phrase = kind.starts_with("match_phrase");
@@ -133,10 +144,15 @@ fn pattern(kind: &str, members: Map<String, Value>, scope: ParseScope<'_>) -> Re
         check_wildcard(&value)?;
     }
     let ignores_case = ignores_case(&rest);
+    let case = if ignores_case { TermCase::Ignored } else { TermCase::Exact };
     Ok(match kind {
-        "prefix" => SearchQuery::Prefix { field, value, ignores_case },
-        "wildcard" => SearchQuery::Wildcard { field, value, ignores_case },
-        _ => SearchQuery::Regexp { field, pattern: scope.pattern(&value, ignores_case)? },
+        "prefix" => SearchQuery::Prefix { field, value, case },
+        "wildcard" => SearchQuery::Wildcard { field, value, case },
+        _ => {
+            let flags = rest.get("flags").map(|flags| RegexpSigns::parse(&text_of(flags))).transpose()?;
+            let signs = flags.unwrap_or(RegexpSigns::ALL);
+            SearchQuery::Regexp { field, pattern: scope.pattern(&value, signs, ignores_case)? }
+        }
     })
 }
 
@@ -145,7 +161,7 @@ fn fuzzy(members: Map<String, Value>) -> Result<SearchQuery, Error> {
     let mut fuzziness = FuzzyTerms::parse(rest.get("fuzziness"))?;
     fuzziness.prefix_length = length_of("prefix_length", rest.get("prefix_length"))?;
     fuzziness.has_swaps = rest.get("transpositions") != Some(&Value::Bool(false));
-    Ok(SearchQuery::Fuzzy { field, value: text_of(&value), fuzziness })
+    Ok(SearchQuery::Fuzzy { field, value: text_of(&value), case: TermCase::Exact, fuzziness })
 }
 
 fn intervals(mut members: Map<String, Value>, scope: ParseScope<'_>) -> Result<SearchQuery, Error> {
@@ -168,9 +184,11 @@ fn constant_score(members: &Map<String, Value>, scope: ParseScope<'_>) -> Result
 }
 
 fn best(members: &Map<String, Value>, scope: ParseScope<'_>) -> Result<SearchQuery, Error> {
-    let queries = members.get("queries").map(|queries| clauses(queries, scope)).transpose()?;
-    let tie_breaker = tie_breaker_of(members, 0.0)?;
-    Ok(SearchQuery::Best { queries: queries.unwrap_or_default(), tie_breaker })
+    let queries = members.get("queries").map_or(Ok(Vec::new()), |queries| clauses(queries, scope))?;
+    if queries.is_empty() {
+        return Err(Error::Parsing("[dis_max] requires 'queries' field with at least one clause".to_owned()));
+    }
+    Ok(SearchQuery::Best { queries, tie_breaker: tie_breaker_of(members, 0.0)? })
 }
 
 fn ignores_case(members: &Map<String, Value>) -> bool {
@@ -208,10 +226,10 @@ fn match_options(members: &Map<String, Value>) -> Result<MatchOptions, Error> {
         match name.as_str() {
             "operator" => options.needs_all = is_and(&text_of(value)),
             "slop" => options.slop = length_of(name, Some(value))?,
-            "minimum_should_match" => options.minimum = Some(text_of(value)),
+            "minimum_should_match" => options.minimum = Some(MinimumMatch::parse(&text_of(value))?),
             "fuzziness" => options.fuzziness = Some(FuzzyTerms::parse(Some(value))?),
             "lenient" => options.is_lenient = *value == Value::Bool(true),
-            "analyzer" => options.analyzer = Some(TextDivision::of_analyzer(&text_of(value))?),
+            "analyzer" => options.analyzer = Some(text_of(value)),
             "zero_terms_query" => {
                 options.matches_without_words = match text_of(value).to_ascii_lowercase().as_str() {
                     "all" => true,
@@ -253,22 +271,17 @@ fn tie_breaker_of(members: &Map<String, Value>, otherwise: f64) -> Result<f64, E
 }
 
 fn multi_match(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
-    let kind = members.get("type").map(text_of).unwrap_or_else(|| "best_fields".to_owned());
+    let name = members.get("type").map(text_of).unwrap_or_else(|| "best_fields".to_owned());
+    let kind = FieldsKind::parse(&name)?;
     let mut options = match_options(members)?;
-    let own_tie_breaker = match kind.as_str() {
-        "best_fields" | "phrase" | "phrase_prefix" | "cross_fields" => 0.0,
-        "most_fields" | "bool_prefix" => 1.0,
-        other => {
-            return Err(Error::Parsing(format!(
-                "failed to parse [multi_match] query type [{other}]. unknown type."
-            )));
-        }
-    };
-    let tie_breaker = tie_breaker_of(members, own_tie_breaker)?;
-    options.is_phrase = kind.starts_with("phrase");
-    options.is_prefix = kind == "bool_prefix" || kind == "phrase_prefix";
-    if kind == "bool_prefix" && members.contains_key("slop") {
+    let tie_breaker = tie_breaker_of(members, kind.tie_breaker())?;
+    options.is_phrase = kind.is_phrase();
+    options.is_prefix = kind.is_prefix();
+    if kind == FieldsKind::BoolPrefix && members.contains_key("slop") {
         return Err(Error::Parsing("[slop] not allowed for type [bool_prefix]".to_owned()));
+    }
+    if options.fuzziness.is_some() && (kind.is_phrase() || kind == FieldsKind::Cross) {
+        return Err(Error::Parsing(format!("Fuzziness not allowed for type [{name}]")));
     }
     let text = members.get("query").cloned().unwrap_or(Value::Null);
     let fields = members.get("fields").map(names_of).unwrap_or_default();
@@ -282,7 +295,7 @@ fn multi_match(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
         });
         SearchQuery::Best { queries: each.collect(), tie_breaker }
     };
-    if kind != "cross_fields" {
+    if kind != FieldsKind::Cross {
         return Ok(of_text(&text, &options));
     }
     // Each word may stand in another field.
@@ -374,7 +387,7 @@ fn bool_query(members: &Map<String, Value>, scope: ParseScope<'_>) -> Result<Sea
             "filter" => query.filter = clauses(value, scope)?,
             "should" => query.should = clauses(value, scope)?,
             "must_not" | "mustNot" => query.must_not = clauses(value, scope)?,
-            "minimum_should_match" => query.minimum = Some(text_of(value)),
+            "minimum_should_match" => query.minimum = Some(MinimumMatch::parse(&text_of(value))?),
             "boost" | "_name" | "adjust_pure_negative" => {}
             other => return Err(Error::Parsing(format!("[bool] query does not support [{other}]"))),
         }

@@ -62,6 +62,7 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::ValidateQuery
         | Do::ResolveIndex
         | Do::Analyze
+        | Do::Deprecations
         | Do::Refresh
         | Do::GetMapping
         | Do::GetFieldMapping

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::SearchHit;
 use crate::aggregations::{self, AggregationScope, AskedAggregation, StreamedAggregations};
 use crate::catalog::OpenIndex;
-use crate::hit_scan::{HitScan, HitSink, VisitedDocument};
+use crate::hit_scan::{HitScan, HitSink, RowChooser, RowField, RowSink, VisitedDocument};
 use crate::query::SearchQuery;
 use crate::read_fields::ReadFields;
 use crate::scan_limit::{ScanProgress, SearchPace};
@@ -38,7 +38,7 @@ struct WholeAggregationSink<'s, 'a> {
 
 impl HitSink for WholeAggregationSink<'_, '_> {
     fn add(&mut self, hit: SearchHit, _: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
-        self.streamed.add_of_all(&hit)?;
+        self.streamed.add_of_all(&hit, 1)?;
         Ok(ControlFlow::Continue(()))
     }
 
@@ -46,6 +46,34 @@ impl HitSink for WholeAggregationSink<'_, '_> {
         let mut fields = ReadFields::NONE;
         fields.add_aggregations(&index.entry.mappings, self.asked);
         fields
+    }
+
+    fn rows(&mut self) -> Option<&mut dyn RowSink> {
+        Some(self)
+    }
+}
+
+impl RowSink for WholeAggregationSink<'_, '_> {
+    fn row_fields(&self) -> Option<Vec<RowField>> {
+        self.streamed.row_fields()
+    }
+
+    fn count_rows(&mut self, _: usize) {}
+
+    fn aggregates_rows(&self) -> bool {
+        true
+    }
+
+    fn takes_each_row(&self) -> bool {
+        self.streamed.takes_each_row()
+    }
+
+    fn add_alike(&mut self, hit: &SearchHit, count: usize) -> Result<(), Error> {
+        self.streamed.add_of_all(hit, count)
+    }
+
+    fn chooser(&mut self) -> Option<&mut dyn RowChooser> {
+        None
     }
 }
 

@@ -4,6 +4,7 @@ use millrace_bucket::BucketId;
 use millrace_cluster::{ClusterState, SPREAD_PARTITIONS};
 use millrace_document::{Location, Timestamp};
 use millrace_node::Node;
+use millrace_store::StoreStatus;
 use serde::{Deserialize, Serialize};
 
 use super::{HOME, HOME_BITS, StorageGroup};
@@ -46,6 +47,11 @@ pub(crate) fn keep_partitions_apart(node: &Node) {
 /// Timestamp that no write of this node's store exceeds.
 pub(crate) fn newest_write(node: &Node) -> Timestamp {
     node.store().newest()
+}
+
+/// Status of the store of this node.
+pub(crate) fn store_status(node: &Node) -> StoreStatus {
+    node.store().status()
 }
 
 /// Areas with different nodes, so that those which follow each other have different owners. One on a node

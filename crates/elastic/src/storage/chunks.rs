@@ -1,32 +1,51 @@
 //! Documents of a group in the chunks of this node's own store, for readers that keep what they make of them.
 
+use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millrace_access::{Permit, WantedGroups};
 use millrace_column::{BytesColumn, ChunkIdentity, Column, ColumnKey, View, ViewChunk};
 use millrace_document::{Document, DocumentId, DocumentValue, wire};
-use millrace_node::Node;
+use millrace_node::cluster::{own_bucket, wait_for};
+use millrace_node::{Node, pool};
 use millrace_store::ViewScope;
 
 use super::{ELASTIC_TYPE, StorageGroup};
 use crate::Error;
 use crate::source_text::SourceText;
 
+/// Time for the owner of a group to say who has its documents. Without an answer they are read one by one, for
+/// which it is asked again.
+const ASKING_TIME: Duration = Duration::from_secs(2);
+
 /// Chunks of a group as they are now.
+#[derive(Clone)]
 pub(crate) struct GroupChunks(Arc<dyn View>);
 
 impl GroupChunks {
-    /// Chunks of a group; `None` if documents of it may be on other nodes, or the node takes plain paths.
+    /// Chunks of a group; `None` if the store lacks documents of it that other nodes have, or if the node
+    /// takes plain paths. No locks may be held: it may be asked of other nodes what this one has.
     ///
     /// # Errors
-    /// The store cannot be read.
-    pub(crate) fn of(node: &Node, group: StorageGroup) -> Result<Option<Self>, Error> {
-        if !node.cluster().is_alone() || !node.paths().is_fast() {
+    /// The store cannot be read; another node fails.
+    pub(crate) fn of(node: &Arc<Node>, group: StorageGroup) -> Result<Option<Self>, Error> {
+        if !node.paths().is_fast() {
             return Ok(None);
         }
         let groups = vec![group.group()];
         let store = node.permitted_store(&Permit::of_server(), WantedGroups::These(&groups));
-        Ok(Some(GroupChunks(store.view(ELASTIC_TYPE, &ViewScope::Groups(groups))?)))
+        let Some(cluster) = node.cluster().view()? else {
+            return Ok(Some(GroupChunks(store.view(ELASTIC_TYPE, &ViewScope::Groups(groups))?)));
+        };
+        let buckets = cluster.buckets_of(&groups[0])?;
+        let [bucket] = buckets.as_slice() else { return Ok(None) };
+        let until = Instant::now() + ASKING_TIME;
+        let own = || wait_for(node, own_bucket(node, &groups[0], *bucket, until));
+        let Some(fence) = pool::wait_without_place(own)?? else { return Ok(None) };
+        let view = store.view(ELASTIC_TYPE, &ViewScope::GroupsIn(groups.clone(), buckets.clone()))?;
+        // What is in the view stays there, wherever the documents move from now on.
+        Ok(fence.check(node).is_ok().then_some(GroupChunks(view)))
     }
 
     /// The chunks, with the documents that are live.
@@ -37,6 +56,11 @@ impl GroupChunks {
     /// Identity of a chunk.
     pub(crate) fn identity(&self, chunk: usize) -> Option<ChunkIdentity> {
         self.0.identity(chunk)
+    }
+
+    /// A row of a chunk.
+    pub(crate) fn row(&self, chunk: usize, row: usize) -> ChunkRow {
+        ChunkRow { chunks: self.clone(), chunk, row }
     }
 
     /// Documents of a chunk.
@@ -52,6 +76,30 @@ impl GroupChunks {
             }
         };
         Ok(ChunkDocuments { ids: column(&ColumnKey::id())?, values: column(&ColumnKey::overflow())? })
+    }
+}
+
+/// Row of a chunk, whose document is read later.
+#[derive(Clone)]
+pub(crate) struct ChunkRow {
+    chunks: GroupChunks,
+    chunk: usize,
+    row: usize,
+}
+
+impl Debug for ChunkRow {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "row {} of chunk {}", self.row, self.chunk)
+    }
+}
+
+impl ChunkRow {
+    /// Document of the row.
+    ///
+    /// # Errors
+    /// The store cannot be read, or the row is damaged.
+    pub(crate) fn document(&self) -> Result<Document, Error> {
+        self.chunks.documents(self.chunk)?.document(self.row)
     }
 }
 
@@ -78,16 +126,21 @@ impl ChunkDocuments {
         Ok(Document { id, fields: self.fields(row)? })
     }
 
-    /// Text of the document of a row; that of an empty one for a row without a document.
+    /// Text of the document of a row, and its sequence number; those of an empty one for a row without a
+    /// document.
     ///
     /// # Errors
     /// The row is damaged.
-    pub(crate) fn source(&self, row: usize) -> Result<SourceText, Error> {
-        let source = self.fields(row)?.into_iter().find(|(name, _)| &**name == "source");
-        Ok(match source {
-            Some((_, DocumentValue::String(text))) => text.into(),
-            _ => "{}".into(),
-        })
+    pub(crate) fn source(&self, row: usize) -> Result<(SourceText, i64), Error> {
+        let (mut source, mut seq_no): (SourceText, i64) = ("{}".into(), 0);
+        for (name, value) in self.fields(row)? {
+            match (&*name, value) {
+                ("source", DocumentValue::String(text)) => source = text.into(),
+                ("seq_no", DocumentValue::Long(number)) => seq_no = number,
+                _ => {}
+            }
+        }
+        Ok((source, seq_no))
     }
 
     fn fields(&self, row: usize) -> Result<Vec<(Arc<str>, DocumentValue)>, Error> {

@@ -11,7 +11,7 @@ use crate::lifecycle::StreamLifecycle;
 use crate::mapping::{PartOrigin, field_at, type_of};
 use crate::names::NAME_BYTES_MAX;
 use crate::patterns::overlap;
-use crate::{Error, index_admin, index_settings};
+use crate::{Error, analyzers, index_admin, index_settings};
 
 /// Patterns of one template.
 const PATTERNS_MAX: usize = 1_000;
@@ -128,6 +128,10 @@ pub(crate) fn checked(
     let settings = of.get("settings").and_then(Value::as_object);
     if let Some(settings) = settings {
         index_settings::check_part(settings)?;
+        if kind == NamedKind::LegacyTemplate {
+            let settings = index_settings::flat(settings);
+            analyzers::check(&settings, &settings)?;
+        }
     }
     if let Some(mappings) = of.get("mappings").and_then(Value::as_object) {
         let mappings = index_admin::untyped(mappings.clone());
@@ -140,6 +144,14 @@ pub(crate) fn checked(
         }
     }
     Ok(body)
+}
+
+/// Differences of the analyzers that a template defines, and that its fields name, from those of
+/// Elasticsearch.
+pub(super) fn analyzer_notes(body: &Map<String, Value>) -> Vec<String> {
+    let of = body.get("template").and_then(Value::as_object).unwrap_or(body);
+    let member = |name: &str| of.get(name).and_then(Value::as_object).cloned().unwrap_or_default();
+    analyzers::notes(&index_settings::flat(&member("settings")), &index_admin::untyped(member("mappings")))
 }
 
 /// Checks the name of a template: paths have names with an underscore at their beginning for other ends.
@@ -220,8 +232,11 @@ fn check_composed(entries: &CatalogEntries, kind: NamedKind, name: &str) -> Resu
     Ok(())
 }
 
-/// Checks the mapping that the parts of an index template give.
-fn check_parts(entries: &CatalogEntries, template: &Value) -> Result<(), Error> {
+/// Checks the mapping and the analyzers that the parts of an index template give.
+///
+/// # Errors
+/// A field names what there is not, there are too many, or the time of a data stream is no date.
+pub(crate) fn check_parts(entries: &CatalogEntries, template: &Value) -> Result<(), Error> {
     let time_field = time_field_of(template);
     let mut mappings = match time_field.map(|field| json!({ "properties": { field: { "type": "date" } } })) {
         Some(Value::Object(of_field)) => of_field,
@@ -239,6 +254,7 @@ fn check_parts(entries: &CatalogEntries, template: &Value) -> Result<(), Error> 
             }
         }
     }
+    analyzers::check(&settings, &settings)?;
     crate::mapping::check_named(&mappings, &mappings, &settings)?;
     crate::mapping::check_limit(&mappings, &settings)?;
     time_field.map_or(Ok(()), |field| check_time_field(&mappings, field))

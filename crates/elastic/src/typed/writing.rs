@@ -355,7 +355,8 @@ impl TypedReader {
 
     /// Member `get` of the answer of an update.
     fn shown(&self, document: &Document, shown: &ShownUpdate) -> Result<Value, Error> {
-        shown.get(0, &self.members(document)?)
+        // A document type shows all of its fields.
+        shown.get(0, &Map::new(), &self.members(document)?)
     }
 
     fn apply(&self, update: &DocumentUpdate, stored: Document) -> Result<Document, Error> {

@@ -189,6 +189,10 @@ fn each_kind_answers_as_the_table_says() {
         (r#"{"value_count":{"field":"k"}}"#, r#"{"value":5}"#),
         (r#"{"cardinality":{"field":"k"}}"#, r#"{"value":3}"#),
         (r#"{"weighted_avg":{"value":{"field":"n"},"weight":{"field":"x"}}}"#, r#"{"value":66.625}"#),
+        (
+            r#"{"weighted_avg":{"value":{"field":"n"},"weight":{"field":"x"},"format":"0.0"}}"#,
+            r#"{"value":66.625,"value_as_string":"66.6"}"#,
+        ),
         (r#"{"percentiles":{"field":"n","percents":[5,25,50]}}"#, r#"{"5.0":1.0,"25.0":26.0,"50.0":76.0}"#),
         (r#"{"percentiles":{"field":"n","percents":[50],"hdr":{}}}"#, r#"{"50.0":51.0302734375}"#),
         (
@@ -275,6 +279,35 @@ fn pipelines_read_finished_buckets() {
         let answer = service.get("GET /a/_search", &body);
         assert_eq!(brief(&answer["aggregations"]["it"]), expected, "{asked}");
     }
+}
+
+#[test]
+fn pipelines_read_those_of_others_which_some_buckets_lack() {
+    let directory = directory();
+    let service = service(&directory);
+    // A pipeline may stand before the one that it reads.
+    let inner = r#""aggs":{"s":{"sum":{"field":"n"}},"second":{"derivative":{"buckets_path":"first"}},
+        "first":{"derivative":{"buckets_path":"s"}},"total":{"cumulative_sum":{"buckets_path":"first"}}"#;
+    let histogram = r#""histogram":{"field":"n","interval":50}"#;
+    let body = format!(
+        r#"{{"size":0,"aggs":{{"of":{{{histogram},{inner}}}}},"most":{{"max_bucket":{{"buckets_path":"of>first"}}}},
+            "sorted":{{{histogram},{inner},"b":{{"bucket_sort":{{"sort":[{{"first":"desc"}}],"size":2}}}}}}}}}}}}"#
+    );
+    let answer = &service.get("GET /a/_search", &body)["aggregations"];
+    let figures = |name: &str| -> Vec<Value> {
+        let buckets = answer["of"]["buckets"].as_array().expect("buckets").iter();
+        buckets.map(|bucket| bucket[name]["value"].clone()).collect()
+    };
+    assert_eq!(figures("first"), [json!(null), json!(50.0), json!(50.0), json!(50.0)]);
+    assert_eq!(figures("second"), [json!(null), json!(null), json!(0.0), json!(0.0)]);
+    assert_eq!(figures("total"), [json!(0.0), json!(50.0), json!(100.0), json!(150.0)]);
+    assert_eq!(answer["most"], json!({ "value": 50.0, "keys": ["50.0", "100.0", "150.0"] }));
+    assert_eq!(answer["sorted"]["buckets"].as_array().map(Vec::len), Some(2), "{answer}");
+    let around = format!(
+        r#"{{"size":0,"aggs":{{"of":{{{histogram},"aggs":{{
+            "x":{{"derivative":{{"buckets_path":"y"}}}},"y":{{"derivative":{{"buckets_path":"x"}}}}}}}}}}}}"#
+    );
+    assert_eq!(service.ask("GET /a/_search", &around).0, 200, "a circle has no figures");
 }
 
 #[test]

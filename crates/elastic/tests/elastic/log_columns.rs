@@ -1,417 +1,50 @@
 //! Columns of the fields of logs: searches that read them have the answers of those that read each document.
 
+use millrace_fixtures::log_searches::{FIRST_MS, LEVELS, LogSearches, STREAMS, comparable, log_templates};
 use millrace_node::Settings;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::logs::{template, write};
 use crate::service_support::{TestService, directory};
 
-/// Events of a stream, in bulks of the same size. The last bulk is not sealed.
-const EVENTS: u64 = 1_400;
-const BULKS: u64 = 4;
-/// Events before the first that has fields of other shapes.
-const REGULAR: u64 = 700;
-const FIRST_MS: u64 = 1_700_000_000_000;
-
-/// Streams: the mapping of one gets the fields of the events, that of the next has some and gets no more, and
-/// that of the last has parameters by which values are read in another form.
-const STREAMS: [&str; 3] = ["logs-a", "strict-a", "formed-a"];
-
-/// Number of searches, or that of `MILLRACE_COLUMN_SEARCHES`.
-fn searches() -> usize {
-    let asked = std::env::var("MILLRACE_COLUMN_SEARCHES").ok();
-    asked.map_or(180, |text| text.parse().expect("MILLRACE_COLUMN_SEARCHES is a number"))
-}
-
-/// Random choices from a seed.
-struct EventChoice(u64);
-
-impl EventChoice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-
-    fn one<T: Clone>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize].clone()
-    }
-}
-
-const LEVELS: [&str; 4] = ["debug", "info", "warn", "error"];
-const WORDS: [&str; 8] = ["handled", "Request", "of", "client", "OVERFLOW", "für", "v1.5", "overflows"];
-
-/// A value that no other event has.
-fn trace(n: u64) -> String {
-    format!("{:016X}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-}
-
-fn event(choice: &mut EventChoice, n: u64) -> Value {
-    let time = FIRST_MS + n * 1_000;
-    let text: Vec<&str> = (0..3).map(|_| choice.one(&WORDS)).collect();
-    let mut event = json!({
-        "@timestamp": time, "n": n, "level": choice.one(&LEVELS), "took": choice.below(90) * 10, "rate": 0.5,
-        "message": format!("{} {n}", text.join(" ")), "trace": trace(n),
-        "k8s": { "pod": format!("pod-{}", choice.below(9)), "ns": "main", "ip": "10.0.0.1" }, "flag": n.is_multiple_of(3),
-        "seen": time + 5,
-    });
-    let members = event.as_object_mut().expect("an object");
-    if n >= REGULAR {
-        for _ in 0..choice.below(4) {
-            let (name, value) = odd_member(choice, n);
-            members.remove(name);
-            members.extend(value.map(|value| (name.to_owned(), value)));
-        }
-    }
-    event
-}
-
-/// A member of an unusual shape, or none.
-fn odd_member(choice: &mut EventChoice, n: u64) -> (&'static str, Option<Value>) {
-    let pod = json!(format!("pod-{}", n % 11));
-    let (name, values) = match choice.below(9) {
-        0 => (
-            "@timestamp",
-            vec![json!("2023-11-14T23:00:00Z"), json!("soon"), json!([FIRST_MS, FIRST_MS + 1]), json!(2024)],
-        ),
-        1 => (
-            "level",
-            vec![
-                json!(["info", "warn"]),
-                json!({ "x": 1 }),
-                json!(null),
-                json!(5),
-                json!("Info"),
-                json!("ÏNFO"),
-            ],
-        ),
-        2 => (
-            "took",
-            vec![
-                json!(12.5),
-                json!("120"),
-                json!([1, null]),
-                json!("none"),
-                json!(1_u64 << 60),
-                json!(u64::MAX),
-            ],
-        ),
-        3 => (
-            "message",
-            vec![json!(["one", "overflow two"]), json!(7), json!(""), json!({ "text": "client" })],
-        ),
-        4 => {
-            ("k8s", vec![json!([{ "pod": pod }, { "ns": "other" }]), json!("text"), json!({ "pod": [pod] })])
-        }
-        5 => ("k8s.pod", vec![pod.clone(), json!([pod, "pod-1"])]),
-        6 => ("flag", vec![json!("true"), json!([true, false]), json!("maybe"), json!(null), json!([])]),
-        7 => ("seen", vec![json!(-86_400_000), json!("soon"), json!(["2023-11-14", -5]), json!(1e30)]),
-        _ => ("late", vec![json!(n), json!(n + 1), json!({ "x": n }), json!([{ "x": n }, n])]),
-    };
-    let values: Vec<Option<Value>> = values.into_iter().map(Some).chain([None]).collect();
-    (name, choice.one(&values))
-}
-
-fn condition(choice: &mut EventChoice) -> Value {
-    let level = choice.one(&LEVELS);
-    let words = format!("{} {}", choice.one(&WORDS), choice.one(&WORDS));
-    let word = choice.one(&WORDS);
-    let pod = format!("pod-{}", choice.below(11));
-    let took = choice.below(900);
-    let n = choice.below(EVENTS);
-    let time = FIRST_MS + n * 1_000;
-    let until = time + choice.below(900_000);
-    let field = choice.one(&[
-        "level",
-        "k8s",
-        "k8s.pod",
-        "late",
-        "late.keyword",
-        "level.x",
-        "level.raw",
-        "missing",
-        "took",
-        "@timestamp",
-        "n",
-        "seen",
-        "severity",
-        "tags",
-        "kind",
-        "words",
-        "flag",
-    ]);
-    choice.one(&[
-        json!({ "range": { "@timestamp": { "gte": time, "lt": until } } }),
-        json!({ "range": { "@timestamp": { "gt": "2023-11-14T22:20:00Z" } } }),
-        json!({ "range": { "@timestamp": { "lte": time } } }),
-        json!({ "term": { "@timestamp": time } }),
-        json!({ "term": { "level": level } }),
-        json!({ "term": { "level": { "value": "INFO", "case_insensitive": true } } }),
-        json!({ "terms": { "level": [level, "info", 5] } }),
-        json!({ "term": { "level.keyword": level } }),
-        json!({ "range": { "level": { "gte": "f" } } }),
-        json!({ "regexp": { "level": "(in|er).*" } }),
-        json!({ "term": { "k8s.pod": pod } }),
-        json!({ "prefix": { "k8s.pod.keyword": "pod-1" } }),
-        json!({ "exists": { "field": field } }),
-        json!({ "match": { "message": words } }),
-        json!({ "match": { "message": { "query": words, "operator": "and" } } }),
-        json!({ "match": { "message": { "query": "overflwo", "fuzziness": 1 } } }),
-        json!({ "match_phrase": { "message": words } }),
-        json!({ "match_phrase_prefix": { "message": format!("{word} ov") } }),
-        json!({ "term": { "message": word.to_lowercase() } }),
-        json!({ "term": { "message.keyword": format!("{words} {n}") } }),
-        json!({ "prefix": { "trace": format!("{:X}", n % 16) } }),
-        json!({ "term": { "trace": trace(n) } }),
-        json!({ "wildcard": { "trace": "*A?" } }),
-        json!({ "range": { "took": { "gte": took, "lt": took + 200 } } }),
-        json!({ "range": { "took": { "lt": "x" } } }),
-        json!({ "term": { "took": 120 } }),
-        json!({ "match": { "took": "none" } }),
-        json!({ "term": { "flag": true } }),
-        json!({ "term": { "rate": 0.5 } }),
-        json!({ "range": { "n": { "lt": n } } }),
-        json!({ "query_string": { "query": format!("message:{word} AND NOT level:{level}") } }),
-        json!({ "term": { "tags": level.to_uppercase() } }),
-        json!({ "prefix": { "tags": "POD-1" } }),
-        json!({ "term": { "severity": level } }),
-        json!({ "term": { "level": "INFO" } }),
-        json!({ "range": { "level": { "gt": "Info" } } }),
-        json!({ "match": { "level.text": level } }),
-        json!({ "term": { "kind": "log" } }),
-        json!({ "match": { "words": words } }),
-        json!({ "match_phrase": { "words": words } }),
-        json!({ "match": { "message": { "query": words, "analyzer": "whitespace" } } }),
-        json!({ "intervals": { "words": { "match": { "query": words, "max_gaps": 1 } } } }),
-        json!({ "multi_match": { "query": word, "fields": ["words", "level.text", "message"] } }),
-        json!({ "range": { "seen": { "lt": time } } }),
-        json!({ "range": { "seen": { "gte": until } } }),
-        json!({ "range": { "at": { "gte": time } } }),
-        json!({ "range": { "@timestamp": { "lt": "2023-11-14T23:25", "time_zone": "+01:00" } } }),
-        json!({ "range": { "@timestamp": { "gte": "14/11/2023 22", "format": "dd/MM/yyyy HH" } } }),
-        json!({ "distance_feature": { "field": "@timestamp", "origin": "2023-11-14T22:20:00Z", "pivot": "1h" } }),
-        json!({ "range": { "rate": { "gt": 0.7 } } }),
-        json!({ "term": { "took": 7 } }),
-        json!({ "range": { "took": { "gte": 1_u64 << 59 } } }),
-        json!({ "wildcard": { "late.keyword": "*x*" } }),
-        json!({ "term": { "_ignored": "took" } }),
-        json!({ "exists": { "field": "_ignored" } }),
-        json!({ "ids": { "values": ["none"] } }),
-        json!({ "match_all": {} }),
-        json!({ "match_none": {} }),
-    ])
-}
-
-fn query(choice: &mut EventChoice, depth: u64) -> Value {
-    if depth > 2 || choice.below(3) == 0 {
-        return condition(choice);
-    }
-    match choice.below(4) {
-        0 => json!({ "dis_max": { "queries": [condition(choice), condition(choice)], "tie_breaker": 0.5 } }),
-        1 => json!({ "constant_score": { "filter": condition(choice), "boost": 2, "_name": "c" } }),
-        _ => {
-            let mut clauses = json!({
-                "must": queries(choice, depth, 2), "filter": queries(choice, depth, 3),
-                "must_not": queries(choice, depth, 2), "should": queries(choice, depth, 4),
-            });
-            if choice.below(3) == 0 {
-                clauses["minimum_should_match"] = choice.one(&[json!(0), json!(1), json!(2)]);
-            }
-            json!({ "bool": clauses })
-        }
-    }
-}
-
-/// Clauses of a query, fewer than so many.
-fn queries(choice: &mut EventChoice, depth: u64, end: u64) -> Vec<Value> {
-    (0..choice.below(end)).map(|_| query(choice, depth + 1)).collect()
-}
-
-fn aggregations(choice: &mut EventChoice) -> Value {
-    let levels = json!({ "terms": { "field": "level", "size": 3 } });
-    let took = json!({ "stats": { "field": "took" } });
-    let all = [
-        ("levels", levels.clone()),
-        ("unmapped", json!({ "terms": { "field": "late", "missing": 0 } })),
-        ("times", json!({ "date_histogram": { "field": "@timestamp", "fixed_interval": "1m" } })),
-        (
-            "levels_by_time",
-            json!({
-                "date_histogram": { "field": "@timestamp", "fixed_interval": "5m", "min_doc_count": 1 },
-                "aggs": { "level": levels, "took": took, "most": { "max": { "field": "took" } } },
-            }),
-        ),
-        (
-            "by_level",
-            json!({
-                "terms": { "field": "level", "order": { "took.sum": "desc" } },
-                "aggs": { "took": took, "pods": { "cardinality": { "field": "k8s.pod.keyword" } } },
-            }),
-        ),
-        ("took", took.clone()),
-        ("tags", json!({ "terms": { "field": "tags", "order": { "_key": "asc" } } })),
-        ("severities", json!({ "terms": { "field": "severity", "missing": "long" } })),
-        ("kinds", json!({ "terms": { "field": "kind" } })),
-        ("texts", json!({ "terms": { "field": "message.keyword", "size": 4, "order": { "_key": "desc" } } })),
-        ("rates", json!({ "terms": { "field": "rate", "min_doc_count": 0 } })),
-        (
-            "years",
-            json!({ "date_histogram": { "field": "seen", "calendar_interval": "year", "min_doc_count": 1 } }),
-        ),
-        (
-            "local",
-            json!({ "date_histogram": {
-                "field": "@timestamp", "calendar_interval": "hour", "offset": "+20m", "time_zone": "Europe/Berlin",
-                "min_doc_count": 1,
-            } }),
-        ),
-        (
-            "shifted",
-            json!({
-                "date_histogram": { "field": "at", "fixed_interval": "7m", "offset": "-90s", "min_doc_count": 1 },
-                "aggs": { "first": { "min": { "field": "@timestamp" } } },
-            }),
-        ),
-        (
-            "chosen_tags",
-            json!({ "filters": { "other_bucket": true, "filters": {
-                "tag": { "term": { "tags": "main" } }, "word": { "match": { "words": "overflow" } },
-                "kind": { "term": { "kind": "log" } },
-            } } }),
-        ),
-        ("spread", json!({ "percentiles": { "field": "took" } })),
-        ("traces", json!({ "value_count": { "field": "trace" } })),
-        ("without", json!({ "missing": { "field": "level" } })),
-        ("slow", json!({ "range": { "field": "took", "ranges": [{ "to": 100 }, { "from": 100 }] } })),
-        ("steps", json!({ "histogram": { "field": "took", "interval": 200 } })),
-        ("pairs", json!({ "multi_terms": { "terms": [{ "field": "level" }, { "field": "flag" }] } })),
-        (
-            "pages",
-            json!({ "composite": { "size": 3, "sources": [
-                { "p": { "terms": { "field": "k8s.pod.keyword" } } }, { "l": { "terms": { "field": "level" } } },
-            ] } }),
-        ),
-        ("weighted", json!({ "weighted_avg": { "value": { "field": "rate" }, "weight": { "field": "n" } } })),
-        ("rare", json!({ "rare_terms": { "field": "took", "max_doc_count": 3 } })),
-        ("errors", json!({ "filter": { "term": { "level": "error" } }, "aggs": { "took": took } })),
-        ("all", json!({ "filter": { "match_all": {} } })),
-        (
-            "chosen",
-            json!({ "filters": { "filters": {
-                "slow": { "range": { "took": { "gte": 500 } } }, "text": { "match": { "message": "client" } },
-                "other": { "bool": { "must_not": [{ "exists": { "field": "level" } }, { "term": { "flag": true } }] } },
-            } } }),
-        ),
-        ("best", json!({ "top_hits": { "size": 1, "sort": [{ "n": "desc" }] } })),
-    ];
-    // The last one needs documents: all others in the request then read them, too.
-    let most = if choice.below(4) == 0 { all.len() } else { all.len() - 1 };
-    let chosen = (0..choice.below(4)).map(|_| choice.one(&all[..most]));
-    Value::Object(chosen.map(|(name, asked)| (name.to_owned(), asked)).collect::<Map<String, Value>>())
-}
-
-fn search(choice: &mut EventChoice) -> Value {
-    let mut body = json!({ "query": query(choice, 0), "size": choice.one(&[0, 3, 40]) });
-    let sorts = [
-        json!([{ "@timestamp": "desc" }]),
-        json!([{ "@timestamp": "asc" }, { "n": "asc" }]),
-        json!([{ "took": "asc" }, { "n": "desc" }]),
-        json!([{ "seen": "desc" }, { "n": "asc" }]),
-        json!([{ "level": "asc" }, { "n": "desc" }]),
-        json!([{ "at": "desc" }, { "tags": "asc" }]),
-        json!(["_score", { "n": "asc" }]),
-    ];
-    if choice.below(4) > 0 {
-        body["sort"] = choice.one(&sorts);
-    }
-    if choice.below(2) == 0 {
-        body["track_total_hits"] = choice.one(&[json!(true), json!(false), json!(10)]);
-    }
-    let aggregations = aggregations(choice);
-    if aggregations.as_object().is_some_and(|asked| !asked.is_empty()) {
-        body["aggs"] = aggregations;
-    }
-    match choice.below(12) {
-        0 => body["post_filter"] = condition(choice),
-        1 => body["min_score"] = json!(0.5),
-        2 => body["terminate_after"] = json!(100_000),
-        3 if body["sort"][0]["@timestamp"] == "desc" => body["search_after"] = json!([FIRST_MS + 400_000]),
-        _ => {}
-    }
-    body
-}
-
-/// Mapping with parameters by which values are read in another form, or left out.
-fn formed_mapping() -> Value {
-    json!({ "properties": {
-        "@timestamp": { "type": "date", "format": "strict_date_optional_time||epoch_millis" },
-        "at": { "type": "alias", "path": "@timestamp" },
-        "level": {
-            "type": "keyword", "normalizer": "plain", "null_value": "None", "copy_to": ["words", "tags"],
-            "fields": {
-                "raw": { "type": "keyword", "ignore_above": 4 }, "text": { "type": "text", "analyzer": "simple" },
-            },
-        },
-        "severity": { "type": "alias", "path": "level.raw" },
-        "message": {
-            "type": "text", "analyzer": "whitespace", "search_analyzer": "standard", "copy_to": "words",
-            "fields": { "keyword": { "type": "keyword", "normalizer": "plain" } },
-        },
-        "words": { "type": "text" },
-        "tags": { "type": "keyword", "normalizer": "lowercase" },
-        "took": { "type": "long", "coerce": false, "null_value": 7, "ignore_malformed": true },
-        "rate": { "type": "scaled_float", "scaling_factor": 1 },
-        "seen": { "type": "date_nanos", "ignore_malformed": true },
-        "flag": { "type": "boolean", "ignore_malformed": true, "null_value": true },
-        "kind": { "type": "constant_keyword", "value": "log" },
-        "k8s": { "properties": {
-            "pod": { "type": "keyword", "ignore_above": 5, "copy_to": "tags" },
-            "ns": { "type": "keyword", "copy_to": "tags" },
-        } },
-        "trace": { "type": "keyword" },
-    } })
-}
-
-/// Status of an answer, and all of it that does not depend on the time.
+/// Status of an answer, and what is compared of it.
 fn answer(service: &TestService, stream: &str, body: &Value) -> (u16, Value) {
-    let (status, mut answer) = service.ask(&format!("GET /{stream}/_search"), &body.to_string());
-    if let Some(members) = answer.as_object_mut() {
-        members.remove("took");
-        // After a restart, the times of partitions are bounds.
-        members.remove("_shards");
+    let (status, answer) = service.ask(&format!("GET /{stream}/_search"), &body.to_string());
+    (status, comparable(answer))
+}
+
+/// Total of a scroll, and the hits of all of its pages; the last one is the error that ended it.
+fn pages(service: &TestService, stream: &str, body: &Value) -> (Value, Vec<Value>) {
+    let (mut status, mut page) = service.ask(&format!("POST /{stream}/_search?scroll=1m"), &body.to_string());
+    let (total, mut all) = (page["hits"]["total"].clone(), Vec::new());
+    while status == 200 {
+        let hits = page["hits"]["hits"].as_array().expect("hits").clone();
+        let next = json!({ "scroll_id": page["_scroll_id"] }).to_string();
+        if hits.is_empty() {
+            service.get("DELETE /_search/scroll", &next);
+            return (total, all);
+        }
+        all.extend(hits);
+        (status, page) = service.ask("POST /_search/scroll", &next);
     }
-    (status, answer)
+    all.push(page);
+    (total, all)
 }
 
 #[test]
 fn columns_answer_as_documents_do() {
     let directory = directory();
-    let mut choice = EventChoice(0x2545_f491_4f6c_dd1d);
-    let searches: Vec<(&str, Value)> =
-        (0..searches()).map(|at| (STREAMS[at % STREAMS.len()], search(&mut choice))).collect();
+    let LogSearches { searches, scrolls, bulks } = LogSearches::new(180);
     let service = TestService::open(&directory);
-    let mut body: Value =
-        serde_json::from_str(&template(json!({ "index.partition.documents": EVENTS / 2 }))).expect("JSON");
-    body["template"]["mappings"] = json!({ "properties": {
-        "level": { "type": "keyword" }, "message": { "type": "text" }, "took": { "type": "long" }, "trace": { "type": "keyword" },
-    } });
-    service.get("PUT /_index_template/logs", &body.to_string());
-    body["template"]["mappings"] = json!({
-        "dynamic": "strict", "properties": { "took": { "type": "long" }, "level": { "type": "keyword" } },
-    });
-    service.get("PUT /_index_template/strict", &body.to_string().replace("logs-*", "strict-*"));
-    body["template"]["mappings"] = formed_mapping();
-    body["template"]["settings"]["analysis"] =
-        json!({ "normalizer": { "plain": { "type": "custom", "filter": ["lowercase", "asciifolding"] } } });
-    service.get("PUT /_index_template/formed", &body.to_string().replace("logs-*", "formed-*"));
-    for bulk in 0..BULKS {
-        let of_bulk = bulk * EVENTS / BULKS..(bulk + 1) * EVENTS / BULKS;
-        let events: Vec<Value> = of_bulk.map(|n| event(&mut choice, n)).collect();
+    for (name, body) in log_templates(json!({ "index.partition.documents": 700 })) {
+        service.get(&format!("PUT /_index_template/{name}"), &body.to_string());
+    }
+    for (number, events) in bulks.iter().enumerate() {
         for stream in STREAMS {
-            write(&service, &format!("{stream}/_bulk"), &events);
+            write(&service, &format!("{stream}/_bulk"), events);
         }
-        if bulk + 2 == BULKS {
+        // The last bulk is not sealed.
+        if number + 2 == bulks.len() {
             service.seal();
         }
     }
@@ -420,7 +53,11 @@ fn columns_answer_as_documents_do() {
     let all = |service: &TestService| {
         searches.iter().map(|(stream, body)| answer(service, stream, body)).collect::<Vec<_>>()
     };
+    let all_pages = |service: &TestService| {
+        scrolls.iter().map(|(stream, body)| pages(service, stream, body)).collect::<Vec<_>>()
+    };
     let by_columns = all(&service);
+    let pages_by_columns = all_pages(&service);
     assert!(made(&service) > 0, "searches make columns");
     // Files that are merged meanwhile have other chunks.
     let are_kept = (0..10).any(|_| {
@@ -441,6 +78,10 @@ fn columns_answer_as_documents_do() {
         found += by_documents.1["hits"]["hits"].as_array().map_or(0, Vec::len);
     }
     assert!(found > searches.len(), "searches find events");
+    for ((search, by_columns), by_documents) in scrolls.iter().zip(&pages_by_columns).zip(all_pages(&service))
+    {
+        assert_eq!(*by_columns, by_documents, "{search:?}");
+    }
     assert_eq!(made(&service), 0, "plain paths make no columns");
 }
 
@@ -543,5 +184,183 @@ fn columns_are_those_of_the_documents_that_are_there() {
             .map(|hit| hit["_source"]["@timestamp"].as_u64().expect("a time"))
             .collect();
         assert_eq!(times, [FIRST_MS + round * 100 + 39, FIRST_MS + round * 100 + 19]);
+    }
+}
+
+#[test]
+fn hits_are_chosen_by_columns_as_they_are_written() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", &template(json!({ "index.partition.documents": 90 })));
+    let events = |first: u64| -> Vec<Value> {
+        // Times go backwards, and each level comes many times. A scroll has no room for all of them at a
+        // time.
+        let numbers = first..first + 100;
+        let event = |n: u64| {
+            let (level, pad) = (LEVELS[(n % 4) as usize], "x".repeat(15_000));
+            json!({ "@timestamp": FIRST_MS - n * 1_000, "n": n, "level": level, "pad": pad })
+        };
+        numbers.map(event).collect()
+    };
+    let numbers = |hits: &[Value]| -> Vec<u64> {
+        hits.iter().map(|hit| hit["_source"]["n"].as_u64().expect("a number")).collect()
+    };
+    let of_level = |level: u64| (0..50).map(move |n| n * 4 + level);
+    let cases = [
+        (json!(null), (0..200).collect()),
+        (json!(["_doc"]), (0..200).collect()),
+        (json!([{ "_doc": "desc" }]), (0..200).rev().collect()),
+        (json!([{ "n": "desc" }]), (0..200).rev().collect()),
+        (json!([{ "@timestamp": "desc" }]), (0..200).collect()),
+        (json!([{ "@timestamp": "asc" }]), (0..200).rev().collect()),
+        // Debug, error, info, warn.
+        (
+            json!([{ "level.keyword": "asc" }]),
+            [0, 3, 1, 2].into_iter().flat_map(of_level).collect::<Vec<u64>>(),
+        ),
+    ];
+    for (at, (sort, expected)) in cases.into_iter().enumerate() {
+        let stream = format!("logs-{at}");
+        write(&service, &format!("{stream}/_bulk"), &events(0));
+        service.seal();
+        write(&service, &format!("{stream}/_bulk"), &events(100));
+        let search = format!("POST /{stream}/_search");
+        let mut body = json!({ "size": 7, "query": { "exists": { "field": "level" } } });
+        if !sort.is_null() {
+            body["sort"] = sort.clone();
+        }
+        for from in [0, 60] {
+            body["from"] = json!(from);
+            let answer = service.get(&search, &body.to_string());
+            let hits = answer["hits"]["hits"].as_array().expect("hits");
+            assert_eq!(numbers(hits), expected[from..from + 7], "{sort} from {from}");
+            if sort.is_null() {
+                continue;
+            }
+            let last = &hits[6]["sort"];
+            let mut after = body.clone();
+            (after["from"], after["search_after"]) = (json!(0), last.clone());
+            let answer = service.get(&search, &after.to_string());
+            let next = answer["hits"]["hits"].as_array().expect("hits");
+            // Hits with the same keys are not after it.
+            let is_after = |hit: &&Value| hit["sort"] != *last;
+            assert_eq!(next.iter().filter(is_after).count(), 7, "{sort} after {last}");
+            if sort[0].get("level.keyword").is_none() {
+                assert_eq!(numbers(next), expected[from + 7..from + 14], "{sort} after {last}");
+            }
+        }
+        body["from"] = json!(0);
+        // Events that come later are not in a scroll.
+        let mut page = service.get(&format!("{search}?scroll=1m"), &body.to_string());
+        assert_eq!(page["hits"]["total"]["value"], 200, "{sort}");
+        write(&service, &format!("{stream}/_bulk"), &events(1_000));
+        let mut all = Vec::new();
+        while let Some(hits) = page["hits"]["hits"].as_array().filter(|hits| !hits.is_empty()) {
+            all.extend(numbers(hits));
+            let next = json!({ "scroll_id": page["_scroll_id"] }).to_string();
+            page = service.get("POST /_search/scroll", &next);
+        }
+        if sort.is_null() || sort == json!(["_doc"]) {
+            // They come in the order of the store.
+            all.sort_unstable();
+        }
+        assert_eq!(all, expected, "{sort}");
+    }
+}
+
+#[test]
+fn columns_that_were_read_are_made_ahead_for_new_files() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", &template(json!({})));
+    let write_all = |stream: &str, count: u64| {
+        let event = |n: u64| json!({ "@timestamp": FIRST_MS + n, "level": LEVELS[(n % 4) as usize], "n": n });
+        write(&service, &format!("{stream}/_bulk"), &(0..count).map(event).collect::<Vec<Value>>());
+        service.seal();
+    };
+    let search = json!({
+        "size": 1, "track_total_hits": true, "sort": [{ "n": "desc" }], "query": { "range": { "n": { "gte": 10 } } },
+        "aggs": { "l": { "terms": { "field": "level.keyword" } } },
+    })
+    .to_string();
+    let found = || service.get("GET /logs-a/_search", &search)["hits"]["total"]["value"].as_u64();
+    let made = || service.metric("millrace.logs.columns_made");
+    write_all("logs-a", 1_500);
+    assert_eq!((service.prepare_log_columns(), made()), (0, 0), "no search has read a column");
+    assert_eq!(found(), Some(1_490));
+    write_all("logs-a", 300);
+    write_all("logs-b", 300);
+    assert!(service.prepare_log_columns() > 0, "columns are made of the new file");
+    // Files that are merged meanwhile have other chunks.
+    let is_prepared = (0..10).any(|_| {
+        service.prepare_log_columns();
+        let before = made();
+        assert_eq!(found(), Some(1_490 + 290));
+        made() == before
+    });
+    assert!(is_prepared, "a search makes no column of a file that was prepared");
+    let before = made();
+    service.get("GET /logs-b/_search", &search);
+    assert!(made() > before, "files of an index that no search has read are not prepared");
+}
+
+#[test]
+fn columns_are_made_ahead_once_also_while_there_is_no_room() {
+    const FIELDS: u64 = 28;
+    let directory = directory();
+    let settings = Settings::new(directory.path().join("data"));
+    // Room for some of the columns of the first search.
+    let service = TestService::open_with(Settings { cache_bytes: 1 << 20, ..settings });
+    service.get("PUT /_index_template/logs", &template(json!({ "index.partition.documents": 300 })));
+    let write_file = |number: u64| {
+        let event = |n: u64| {
+            let mut event = json!({ "@timestamp": FIRST_MS + n });
+            (0..FIELDS).for_each(|field| event[format!("f{field}")] = json!(n * FIELDS + field));
+            event
+        };
+        let events: Vec<Value> = (number * 300..(number + 1) * 300).map(event).collect();
+        write(&service, "logs-a/_bulk", &events);
+        service.seal();
+    };
+    let made = || service.metric("millrace.logs.columns_made");
+    (0..6).for_each(write_file);
+    let exist: Vec<Value> =
+        (0..FIELDS).map(|field| json!({ "exists": { "field": format!("f{field}") } })).collect();
+    let search = json!({ "size": 0, "track_total_hits": true, "query": { "bool": { "filter": exist } } });
+    let answer = service.get("GET /logs-a/_search", &search.to_string());
+    assert_eq!(answer["hits"]["total"]["value"], 1_800);
+    assert!(made() >= FIELDS, "the search makes columns");
+    // Files that are merged meanwhile have other chunks.
+    let is_done = || (0..20).any(|_| service.prepare_log_columns() == 0);
+    assert!(is_done(), "columns that have no room are not made again and again");
+    write_file(6);
+    assert!(service.prepare_log_columns() > 0, "those of a new file are made");
+    assert!(is_done(), "and once");
+    write_file(7);
+    service.end_waits();
+    assert_eq!(service.prepare_log_columns(), 0, "nothing is made while the node is being stopped");
+}
+
+#[test]
+fn scrolls_that_columns_do_not_serve_read_each_document_once() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /_index_template/logs", &template(json!({})));
+    let events: Vec<Value> = (0..200).map(|n| json!({ "@timestamp": FIRST_MS + n, "n": n })).collect();
+    write(&service, "logs-a/_bulk", &events);
+    let read = || service.metric("millrace.logs.documents_read");
+    for (name, value, total) in [
+        ("slice", json!({ "id": 0, "max": 2 }), None),
+        ("min_score", json!(0.5), Some(200)),
+        ("post_filter", json!({ "range": { "n": { "lt": 150 } } }), Some(150)),
+    ] {
+        let mut body = json!({ "size": 10 });
+        body[name] = value;
+        let before = read();
+        let page = service.get("POST /logs-a/_search?scroll=1m", &body.to_string());
+        assert_eq!(read() - before, 200, "{body}");
+        assert_eq!(page["hits"]["hits"].as_array().map(Vec::len), Some(10), "{body}: {page}");
+        let found = page["hits"]["total"]["value"].as_u64();
+        assert!(total.is_none() || found == total, "{body}: {page}");
     }
 }

@@ -273,6 +273,59 @@ fn values_are_converted_unless_the_mapping_says_otherwise() {
     }
 }
 
+/// What a field is copied to is a field like others, and stays in the nested object around both.
+#[test]
+fn values_are_copied_to_new_fields_and_in_nested_objects() {
+    let text = |target: &Value| json!({ "type": "text", "copy_to": target });
+    let fields = json!({
+        "title": text(&json!(["all", "deep.all"])),
+        "people": { "type": "nested", "properties": {
+            "first": text(&json!("people.name")), "last": text(&json!(["people.name", "everyone"])),
+            "name": { "type": "text", "copy_to": "never" },
+        } },
+        "everyone": { "type": "text" },
+        "fixed": { "dynamic": "strict", "properties": { "k": text(&json!("fixed.none")) } },
+        "still": { "dynamic": false, "properties": { "k": text(&json!("still.none")) } },
+    });
+    let (_directory, service) = service_with(
+        &json!({}),
+        &fields,
+        &[
+            (
+                "1",
+                json!({ "title": "One two", "fixed": { "k": "a" }, "still": { "k": "a" }, "people": [
+                    { "first": "Ada", "last": "Byron" }, { "first": "Bob", "last": "Lee", "name": "Robert" },
+                ] }),
+            ),
+            ("2", json!({ "title": ["Three"], "all": "four", "people": { "first": "Ada", "last": "Lee" } })),
+        ],
+    );
+    let both = |first: &str, last: &str| {
+        let of = |word: &str| json!({ "match": { "people.name": word } });
+        json!({ "nested": { "path": "people", "query": { "bool": { "must": [of(first), of(last)] } } } })
+    };
+    for (query, expected) in [
+        (json!({ "match": { "all": "two" } }), "1"),
+        (json!({ "terms": { "all": ["three", "four"] } }), "2"),
+        (json!({ "match": { "deep.all": "three" } }), "2"),
+        (both("ada", "byron"), "1"),
+        (both("ada", "lee"), "2"),
+        (both("bob", "robert"), "1"),
+        (json!({ "match": { "everyone": { "query": "byron lee", "operator": "and" } } }), "1"),
+        (json!({ "exists": { "field": "never" } }), "1"),
+        (json!({ "match": { "fixed.none": "a" } }), ""),
+        (json!({ "match": { "still.none": "a" } }), ""),
+    ] {
+        assert_eq!(found(&service, &json!({ "query": query })), expected, "{query}");
+    }
+    let mapping = service.get("GET /a/_mapping", "");
+    let kinds = ["/all/type", "/deep/properties/all/type", "/never/type", "/fixed/properties/none"];
+    let kinds =
+        kinds.map(|place| mapping["a"]["mappings"]["properties"].pointer(place).and_then(Value::as_str));
+    assert_eq!(kinds, [Some("text"), Some("text"), Some("text"), None], "{mapping}");
+    assert_eq!(service.get("GET /a/_doc/1", "")["_source"]["all"], Value::Null);
+}
+
 /// Searches find what is not shown, as shippers of traces need it for their own fields.
 #[test]
 fn sources_are_shown_as_the_mapping_says() {
@@ -294,6 +347,20 @@ fn sources_are_shown_as_the_mapping_says() {
             assert_eq!(shown["_id"], "1", "{source}: {shown}");
             assert_eq!(shown.get("_source"), expected.as_ref(), "{source}: {shown}");
         }
+        let body = r#"{"query":{"match_all":{}},"fields":["_q","name"],"docvalue_fields":["_q.keyword"]}"#;
+        let of_values = service.get("POST /a/_search", body);
+        let fields = &of_values["hits"]["hits"][0]["fields"];
+        let is_shown = |name: &str| expected.as_ref().is_some_and(|shown| shown.get(name).is_some());
+        for name in ["_q", "name"] {
+            assert_eq!(fields.get(name).is_some(), is_shown(name), "{source} {name}: {fields}");
+        }
+        assert_eq!(fields["_q.keyword"], json!(["error"]), "{source}");
+        let updated = service.get("POST /a/_update/1?_source=true", r#"{"doc":{"name":"get","new":null}}"#);
+        let of_update = updated["get"].get("_source").map(|shown| shown.get("_q").is_some());
+        assert_eq!(of_update, expected.as_ref().map(|_| is_shown("_q")), "{source}: {updated}");
+        // The update has changed what is shown, and nothing else.
+        let hidden = service.get("POST /a/_count", r#"{"query":{"match":{"_q":"error"}}}"#);
+        assert_eq!(hidden["count"], 1, "{source}");
         let (status, shown) = service.ask("GET /a/_source/1?_source_excludes=name", "");
         assert_eq!(status, if expected.is_some() { 200 } else { 404 }, "{source}: {shown}");
         assert_eq!(shown["name"], Value::Null, "{source}: {shown}");
@@ -391,13 +458,13 @@ fn fields_are_searched_sorted_and_aggregated_as_their_mapping_allows() {
 fn analyzers_that_there_are_not_are_refused_wherever_they_are_named() {
     let (_directory, service) = service_with(&json!({}), &json!({}), &[]);
     for kind in ["query_string", "simple_query_string", "multi_match"] {
-        let body = json!({ "query": { kind: { "query": "x", "fields": ["t"], "analyzer": "english" } } });
+        let body = json!({ "query": { kind: { "query": "x", "fields": ["t"], "analyzer": "none" } } });
         assert_eq!(service.ask("POST /a/_search", &body.to_string()).0, 400, "{kind}");
     }
-    let body = json!({ "query": { "match": { "t": { "query": "x", "analyzer": "english" } } } });
+    let body = json!({ "query": { "match": { "t": { "query": "x", "analyzer": "none" } } } });
     let (status, answer) = service.ask("POST /a/_search", &body.to_string());
     assert_eq!(status, 400, "{answer}");
-    assert_eq!(service.ask("GET /a/_search?q=x&analyzer=english", "").0, 400);
+    assert_eq!(service.ask("GET /a/_search?q=x&analyzer=none", "").0, 400);
     assert_eq!(service.ask("GET /a/_search?q=x&analyzer=standard", "").0, 200);
 }
 
@@ -428,20 +495,34 @@ fn parameters_with_another_meaning_are_refused_and_others_kept() {
             json!({ "type": "keyword", "normalizer": "stemmed" }),
             "the filter [porter_stem] of the normalizer [stemmed]",
         ),
-        (json!({ "type": "text", "analyzer": "english" }), "[analyzer] is [english]; there are [standard]"),
-        (json!({ "type": "text", "search_analyzer": "mine" }), "[search_analyzer] is [mine]"),
-        (json!({ "type": "text", "search_quote_analyzer": "keyword" }), "phrases are divided as other texts"),
+        (json!({ "type": "text", "analyzer": "english", "search_quote_analyzer": "keyword" }), ""),
+        (
+            json!({ "type": "text", "search_analyzer": "mine" }),
+            "field [f]: failed to find global analyzer under [mine]",
+        ),
+        (json!({ "type": "text", "analyzer": 1 }), "[analyzer] cannot be [1]"),
         (json!({ "type": "text", "boost": 2 }), "[boost] is [2], and is supported as [1.0] alone"),
         (json!({ "type": "text", "position_increment_gap": 0 }), "never over two"),
         (json!({ "type": "long", "null_value": "x" }), "[null_value] cannot be [x]"),
         (json!({ "type": "long", "coerce": "maybe" }), "[coerce] cannot be [maybe]"),
+        (json!({ "type": "date", "format": "nonsense" }), "[format] cannot be [nonsense]"),
+        (json!({ "type": "date", "format": "yyyy||soon" }), "[format] cannot be [yyyy||soon]"),
         (json!({ "type": "long", "script": "1" }), "[script] is not supported"),
         (json!({ "type": "date", "locale": "de" }), "[locale] is [de]"),
         (json!({ "type": "keyword", "meta": { "a": 1 } }), "[meta] cannot be"),
         (json!({ "type": "scaled_float" }), "Field [scaling_factor] is required"),
+        (json!({ "type": "keyword", "copy_to": "new" }), ""),
         (
-            json!({ "type": "keyword", "copy_to": "none" }),
-            "[copy_to] of [f] names [none], which the mapping lacks",
+            json!({ "type": "keyword", "copy_to": "new..x" }),
+            "[copy_to] of [f] names [new..x], which cannot have",
+        ),
+        (
+            json!({ "type": "nested", "properties": { "k": { "type": "keyword", "copy_to": ["f"] } } }),
+            "[copy_to] of [f.k] names [f], which cannot have its values",
+        ),
+        (
+            json!({ "properties": { "k": { "type": "keyword", "copy_to": "f.n.x" }, "n": { "type": "nested" } } }),
+            "is trying to copy data from nested object [] to [f.n]",
         ),
         (
             json!({ "type": "text", "fields": { "k": { "type": "keyword", "copy_to": "f" } } }),
@@ -489,7 +570,7 @@ fn parameters_with_another_meaning_are_refused_and_others_kept() {
         service.ask("DELETE /whole", "");
     }
     // Templates, and mappings that are changed, are checked in the same way.
-    let bad = json!({ "properties": { "f": { "type": "text", "analyzer": "english" } } });
+    let bad = json!({ "properties": { "f": { "type": "text", "analyzer": "none" } } });
     service.get("PUT /a", "{}");
     let template = json!({ "index_patterns": ["t"], "template": { "mappings": bad } });
     let dynamic =

@@ -149,7 +149,7 @@ fn capabilities_name_the_indexes_without_them() {
         service.get(&format!("PUT /{index}"), &body);
     }
     let fields = service.get("GET /a,b/_field_caps?fields=*", "")["fields"].take();
-    let able = |kind: &str| json!({ "type": kind, "searchable": true, "aggregatable": true });
+    let able = |kind: &str| json!({ "type": kind, "metadata_field": false, "searchable": true, "aggregatable": true });
     let with = |mut capability: Value, members: Value| {
         let all = capability.as_object_mut().expect("an object");
         all.extend(members.as_object().cloned().unwrap_or_default());

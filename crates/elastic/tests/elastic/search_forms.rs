@@ -473,8 +473,10 @@ fn words_of_texts_are_shown_as_searches_compare_them() {
     assert_eq!((&last["position"], &last["type"]), (&json!(102), &json!("<NUM>")), "{answer}");
     for (request, body) in [
         ("POST /_analyze", "{}"),
-        ("POST /_analyze", r#"{"text":"a","tokenizer":"standard"}"#),
-        ("POST /_analyze", r#"{"text":"a","analyzer":"english"}"#),
+        ("POST /_analyze", r#"{"text":"a","explain":true}"#),
+        ("POST /_analyze", r#"{"text":"a","analyzer":"none"}"#),
+        ("POST /_analyze", r#"{"text":"a","tokenizer":"none"}"#),
+        ("POST /_analyze", r#"{"text":"a","analyzer":"standard","filter":["lowercase"]}"#),
         ("POST /_analyze", r#"{"text":"a","field":"t"}"#),
     ] {
         assert_eq!(service.ask(request, body).0, 400, "{request} {body}");

@@ -407,7 +407,7 @@ fn every_refusal_has_its_type_and_status() {
         ("GET /a/_search", r#"{"search_after":[1]}"#, 400, "illegal_argument_exception"),
         ("GET /a/_search", r#"{"sort":{"n":"up"}}"#, 400, "illegal_argument_exception"),
         ("GET /a/_search", r#"{"sort":{"n":{"order":"up"}}}"#, 400, "illegal_argument_exception"),
-        ("GET /a/_search", r#"{"sort":{"n":{"mode":"avg"}}}"#, 400, "illegal_argument_exception"),
+        ("GET /a/_search", r#"{"sort":{"n":{"mode":"best"}}}"#, 400, "illegal_argument_exception"),
         ("GET /a/_search", r#"{"sort":{"n":{"bogus":1}}}"#, 400, "x_content_parse_exception"),
         ("GET /a/_search?sort=n:bogus", "", 400, "illegal_argument_exception"),
         ("GET /a/_search?scroll=99d", "", 400, "illegal_argument_exception"),

@@ -59,6 +59,15 @@ impl TestService {
         ))
     }
 
+    /// Warnings of the answer to a request that succeeds.
+    #[track_caller]
+    pub fn warnings(&self, request: &str, body: &str) -> Vec<String> {
+        let answer = self.service.answer(&request_of(request, body, ElasticRequest::default()));
+        let text = String::from_utf8_lossy(&answer.body);
+        assert!((200..300).contains(&answer.status), "{request}: {} {text}", answer.status);
+        answer.warnings
+    }
+
     /// Documents that a request of a caller may have to read.
     pub fn search_scope(&self, caller: ElasticCaller, request: &str) -> Option<ViewScope> {
         self.service.search_scope(&request_of(
@@ -91,6 +100,16 @@ impl TestService {
     /// Drops what lifecycles say to drop.
     pub fn apply_lifecycles(&self) -> u64 {
         self.service.apply_lifecycles().expect("the lifecycles are applied")
+    }
+
+    /// Makes columns of logs ahead of searches; returns the number of chunks that lacked them.
+    pub fn prepare_log_columns(&self) -> u64 {
+        self.service.prepare_log_columns().expect("columns are made")
+    }
+
+    /// Ends the waits for other nodes, as those of a node that is being stopped.
+    pub fn end_waits(&self) {
+        self.node.end_waits();
     }
 
     /// Moves all documents from the tail to segments.

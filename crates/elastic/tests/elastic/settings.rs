@@ -189,7 +189,7 @@ fn unknown_settings_of_indexes_are_refused_and_others_kept() {
         ("index.merge_on_flush.enabled", true),
         ("routing.allocation.require.box", true),
         ("index.lifecycle.name", true),
-        ("index.analysis.analyzer.mine.type", true),
+        ("index.analysis.filter.mine.type", true),
         ("index.default_pipeline", true),
     ] {
         let settings = json!({ setting: "x" });

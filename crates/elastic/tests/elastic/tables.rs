@@ -42,6 +42,17 @@ fn tables_have_the_columns_that_are_asked_for() {
         ("/master?h=id,node", "millrace millrace"),
         ("/cluster_manager?h=node", "millrace"),
         ("/indices/a?h=idx,docs.*&v", "idx docs.count docs.deleted\na 1 0"),
+        ("/shards/a?h=index,shard,prirep,state", "a 0 p STARTED\na 1 p STARTED\na 2 p STARTED"),
+        ("/shards/b?h=index,docs,node", "b 0 millrace"),
+        ("/shards?h=index&s=index:desc", "c\na\na\na"),
+        ("/allocation?h=shards,ip,node", "5 127.0.0.1 millrace"),
+        ("/component_templates", "part 0 0 0 0 [new]"),
+        ("/component_templates/none", ""),
+        ("/pending_tasks?v", "insertOrder timeInQueue priority source"),
+        ("/plugins", ""),
+        ("/fielddata", ""),
+        ("/nodeattrs", ""),
+        ("/repositories", ""),
         ("/count?help", "epoch | |\ntimestamp | |\ncount | |"),
     ] {
         assert_eq!(table(&service, target), expected, "{target}");
@@ -57,5 +68,24 @@ fn tables_have_the_columns_that_are_asked_for() {
     assert_eq!(service.get("GET /_cat/aliases/x?format=json&h=a,i", ""), json!([{ "a": "x", "i": "a" }]));
     let health: Value = service.get("GET /_cat/health?format=json", "");
     assert_eq!(health[0]["active_shards_percent"], "100.0%");
-    assert_eq!(service.ask("GET /_cat/shards", "").0, 400);
+    let disk = service.get("GET /_cat/allocation?format=json&bytes=b", "");
+    let [used, free, all] = ["disk.used", "disk.avail", "disk.total"].map(|column| {
+        let cell = disk[0][column].as_str().unwrap_or_default();
+        cell.parse::<u64>().unwrap_or_else(|_| panic!("{column} is a number of bytes: {disk}"))
+    });
+    assert!(all > 0 && used + free == all, "{disk}");
+    for (table, expected) in [
+        ("segments", "[_cat/segments] is not supported: indexes have no segments"),
+        ("segments/a", "[_cat/segments] is not supported"),
+        ("recovery", "replicas are moved in buckets"),
+        ("tasks", "requests are not listed"),
+        ("thread_pool/search", "thread pools"),
+        ("snapshots/all", "data directories"),
+        ("what", "no handler found"),
+        ("allocation?bytes=x", "there are the units [b, kb"),
+    ] {
+        let (status, answer) = service.ask(&format!("GET /_cat/{table}"), "");
+        let reason = answer["error"]["reason"].as_str().unwrap_or_default();
+        assert!(status == 400 && reason.contains(expected), "{table}: {answer}");
+    }
 }

@@ -368,6 +368,12 @@ fn templates_are_simulated_without_making_anything() {
         ("POST /_index_template/_simulate/none", "", 404),
         ("POST /_index_template/_simulate", r#"{"index_patterns":"te*"}"#, 400),
         ("POST /_index_template/_simulate", r#"{"index_patterns":"u","composed_of":["none"]}"#, 400),
+        ("POST /_index_template/_simulate", r#"{"index_patterns":"u","data_stream":{}}"#, 200),
+        (
+            "POST /_index_template/_simulate",
+            r#"{"index_patterns":"u","data_stream":{},"template":{"mappings":{"properties":{"@timestamp":{"type":"long"}}}}}"#,
+            400,
+        ),
         ("PUT /_index_template/_x", r#"{"index_patterns":"u"}"#, 400),
         ("PUT /_template/A", r#"{"index_patterns":"u"}"#, 400),
         ("PUT /_component_template/a,b", r#"{"template":{}}"#, 400),

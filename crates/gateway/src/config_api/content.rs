@@ -82,6 +82,7 @@ pub(super) async fn read_session(
 /// `PUT …/session/N/content/PATH`. A directory exists as soon as it contains a file.
 pub(super) async fn write(
     node: Arc<GatewayState>,
+    base: &str,
     id: u64,
     path: &str,
     request: Request,
@@ -103,14 +104,16 @@ pub(super) async fn write(
         };
         node.pool().run(move || at.sessions().with(id, write)?).await??;
     }
-    Ok(http::json(
-        StatusCode::OK,
-        &json!({ "prepared": format!("/application/v2/tenant/default/session/{id}/prepared") }),
-    ))
+    Ok(changed(base, id))
 }
 
 /// `DELETE …/session/N/content/PATH`.
-pub(super) async fn delete(node: &Arc<GatewayState>, id: u64, path: &str) -> Result<Response, Error> {
+pub(super) async fn delete(
+    node: &Arc<GatewayState>,
+    base: &str,
+    id: u64,
+    path: &str,
+) -> Result<Response, Error> {
     let path = checked(path)?;
     let (at, gone) = (Arc::clone(node), path.clone());
     let delete = move |session: &mut UploadSession| {
@@ -119,8 +122,14 @@ pub(super) async fn delete(node: &Arc<GatewayState>, id: u64, path: &str) -> Res
     };
     match node.pool().run(move || at.sessions().with(id, delete)).await?? {
         0 => Err(Error::NotFound(format!("session {id} has no file '{path}'"))),
-        _ => Ok(http::json(StatusCode::OK, &json!({ "message": format!("'{path}' was deleted") }))),
+        _ => Ok(changed(base, id)),
     }
+}
+
+/// Answer to a change of a session's files: the address that prepares the session.
+fn changed(base: &str, id: u64) -> Response {
+    let prepared = format!("{base}/application/v2/tenant/default/session/{id}/prepared");
+    http::json(StatusCode::OK, &json!({ "prepared": prepared }))
 }
 
 /// A request about the files of a package.

@@ -12,15 +12,21 @@ use millrace_node::Error;
 use super::person::PersonGroup;
 use super::refusal::EdgeRefusal;
 use super::standing::{authorization, credentials};
-use super::{RequestGuard, forwarded_groups, forwarded_limits, implied_group, person};
+use super::{RequestGuard, bound, forwarded_groups, forwarded_limits, implied_group, person};
 use crate::access_log::{self, ConnectionPeer};
 use crate::page;
 use crate::quota::CallerTurn;
 
 impl RequestGuard {
-    /// Takes the person out of the path, if the path names one. All later checks see the rest.
+    /// Takes the person out of the path, if the path names one, and puts the own path of a handler in place of
+    /// one that the application binds it to. All later checks see the result.
     pub(crate) fn resolve<B>(&self, request: &mut Request<B>) {
         person::take_out(request);
+        if bound::is_free(request.uri().path())
+            && let Some(active) = self.node.deployments().active()
+        {
+            bound::put_own_path(request, &active.application.container.bindings);
+        }
     }
 
     /// Admits a request by its credential, and attaches its caller to it.

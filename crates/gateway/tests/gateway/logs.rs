@@ -1,6 +1,7 @@
 //! Logs at Elasticsearch's interfaces of a cluster: partitions on several nodes, and bulks that avoid those
 //! which do not take them.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,11 +9,14 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 use millrace_bucket::BucketId;
-use millrace_document::{DocumentGroup, DocumentId, DocumentValue, DocumentVersion, Timestamp, wire};
-use millrace_store::{Store, StoreVisit};
+use millrace_document::{
+    Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, Timestamp, wire,
+};
+use millrace_fixtures::log_searches::{LogSearches, STREAMS, comparable, log_templates};
+use millrace_store::{Store, StoreVisit, VisitedVersion};
 use serde_json::{Value, json};
 
-use crate::support::TestNodes;
+use crate::support::{TestNodes, wait_until};
 
 const NOTE: &str = "schema note { document note { field title type string { indexing: summary | index } } }";
 
@@ -89,15 +93,20 @@ fn bulks_at_all(nodes: &TestNodes) -> Vec<String> {
 
 /// Documents of data streams in the store of each node.
 fn stored(nodes: &TestNodes) -> Vec<usize> {
+    stored_with(nodes, &|document| {
+        let text = format!("{:?}", document.get("source"));
+        text.contains("bulk") && text.contains("line") && !text.contains("mappings")
+    })
+}
+
+/// Documents of the service in the store of each node that are of some kind.
+fn stored_with(nodes: &TestNodes, is_wanted: &dyn Fn(&Document) -> bool) -> Vec<usize> {
     let of = |node: &std::sync::Arc<millrace_node::Node>| {
         let pass = StoreVisit { wanted: 100_000, ..StoreVisit::all(&["elastic.document"]) };
         let page = node.store().visit(&pass).expect("the store is read");
-        let is_event = |version: &&millrace_store::VisitedVersion| match version {
-            millrace_store::VisitedVersion::Document(document, _) => {
-                let text = format!("{:?}", document.get("source"));
-                text.contains("bulk") && text.contains("line") && !text.contains("mappings")
-            }
-            millrace_store::VisitedVersion::Removed(..) => false,
+        let is_event = |version: &&VisitedVersion| match version {
+            VisitedVersion::Document(document, _) => is_wanted(document),
+            VisitedVersion::Removed(..) => false,
         };
         page.visited.iter().filter(is_event).count()
     };
@@ -368,4 +377,100 @@ fn retention_drops_partitions_of_all_nodes() {
         std::thread::sleep(Duration::from_millis(300));
     }
     assert_eq!(total(&nodes, 0), 0);
+}
+
+/// Places partitions on the first node, and on the last one, whose replicas the owner of the catalog has or
+/// not. Those beside the catalog stay with it.
+fn place_partitions(nodes: &TestNodes, has_replicas: bool) {
+    let mut placed = nodes.world.placed.lock();
+    for bits in 0..16 {
+        let bucket = BucketId::new(4, bits);
+        let of_bucket = match bits % 3 {
+            _ if bucket == HOME.0 => vec![HOME.1 as u16],
+            2 => vec![0],
+            _ if has_replicas => vec![2, HOME.1 as u16],
+            _ => vec![2],
+        };
+        placed.insert(bucket, of_bucket);
+    }
+    drop(placed);
+    nodes.world.next_version();
+}
+
+/// Columns of logs that the owner of the catalog has made.
+fn columns_made(nodes: &TestNodes) -> u64 {
+    let text = nodes.nodes[HOME.1].metrics().prometheus(&[], &[]);
+    let mut values = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("millrace_logs_columns_made")?.rsplit(' ').next()?.parse().ok());
+    values.next().unwrap_or_else(|| panic!("columns are counted: {text}"))
+}
+
+#[test]
+fn columns_of_own_partitions_answer_as_documents_of_other_nodes_do() {
+    let nodes = TestNodes::start(3, NOTE);
+    place_partitions(&nodes, true);
+    let settings = json!({ "index.number_of_shards": 3, "index.partition.documents": 200 });
+    for (name, body) in log_templates(settings) {
+        call(&nodes, 0, Method::PUT, &format!("/_index_template/{name}"), &body.to_string());
+    }
+    let LogSearches { searches, bulks, .. } = LogSearches::new(90);
+    let written = Cell::new(0_usize);
+    let write = |stream: &str, events: &[Value]| {
+        let body: String = events.iter().map(|event| format!("{{\"create\":{{}}}}\n{event}\n")).collect();
+        let answer = call(&nodes, 0, Method::POST, &format!("/{stream}/_bulk"), &body);
+        assert_eq!(answer["errors"], false, "{answer}");
+        written.set(written.get() + events.len());
+    };
+    for (number, bulk) in bulks.iter().enumerate() {
+        for events in bulk.chunks(50) {
+            STREAMS.iter().for_each(|stream| write(stream, events));
+        }
+        // The last one is not sealed.
+        if number + 2 == bulks.len() {
+            nodes.nodes[HOME.1].store().seal().expect("the tail is sealed");
+        }
+    }
+    let stored_events = || {
+        stored_with(&nodes, &|document| match document.get("source") {
+            Some(DocumentValue::String(text)) => text.contains("\"trace\":\""),
+            _ => false,
+        })
+    };
+    // Costs decide which nodes get events.
+    let write_until_last_has = |most: usize| {
+        let until = Instant::now() + Duration::from_secs(120);
+        while stored_events()[2] <= most {
+            assert!(Instant::now() < until, "the last node gets no events");
+            std::thread::sleep(Duration::from_millis(20));
+            STREAMS.iter().for_each(|stream| write(stream, &bulks[0][..50]));
+        }
+    };
+    write_until_last_has(0);
+    wait_until("the replicas have all events", || {
+        let stored = stored_events();
+        stored[0] + stored[HOME.1] == written.get()
+    });
+    let all = || -> Vec<(u16, Value)> {
+        let answer = |(stream, body): &(&str, Value)| {
+            let path = format!("/elastic/{stream}/_search");
+            let (status, answer) = nodes.call(0, Method::POST, &path, &body.to_string());
+            (status, comparable(answer))
+        };
+        searches.iter().map(answer).collect()
+    };
+    let by_columns = all();
+    assert!(columns_made(&nodes) > 0, "searches make columns of the partitions that their node has");
+    place_partitions(&nodes, false);
+    for ((search, by_columns), by_documents) in searches.iter().zip(&by_columns).zip(all()) {
+        assert_eq!(*by_columns, by_documents, "{search:?}");
+    }
+    // The store of the owner of the catalog still has the replicas, without the events that come now.
+    write_until_last_has(stored_events()[2]);
+    let body = json!({ "size": 0, "track_total_hits": true }).to_string();
+    let found = |stream: &&str| {
+        let answer = call(&nodes, 0, Method::POST, &format!("/{stream}/_search"), &body);
+        answer["hits"]["total"]["value"].as_u64().expect("a number") as usize
+    };
+    assert_eq!(STREAMS.iter().map(found).sum::<usize>(), written.get());
 }

@@ -5,6 +5,7 @@
 
 mod all_groups;
 mod dropped_types;
+mod full_disk;
 mod groups;
 mod http2;
 mod logs;

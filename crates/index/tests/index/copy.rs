@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use millrace_env::{Disk, PowerLossDisk};
+use millrace_env::{Disk, DiskFault, FaultyDisk, PowerLossDisk};
 use millrace_index::{
     BlockCache, Error, FlushMark, IndexChange, IndexCopy, IndexOptions, RecordDifference, SliceRange,
     check_copies,
@@ -151,7 +151,7 @@ fn repeat(copy: &IndexCopy, step: &CopyStep) {
         CopyStep::Apply(of, timestamp, keys) => copy.apply(vec![change(*of, *timestamp, keys)]),
         CopyStep::Replace(of, timestamp, keys) => copy.replace(vec![change(*of, *timestamp, keys)]),
         CopyStep::Load(documents, timestamp, keys) => {
-            copy.load(&documents.iter().map(|of| change(*of, *timestamp, keys)).collect())
+            copy.load(documents.iter().map(|of| change(*of, *timestamp, keys)).collect())
         }
         CopyStep::Forget(of) => copy.forget(&[document(*of)]),
         CopyStep::Remove(documents, until) => {
@@ -352,6 +352,44 @@ fn a_doctor_finds_damage_and_changes_nothing() {
     assert!(check()[0].faults[0].to_string().contains("it is missing"));
 }
 
+#[test]
+fn a_run_that_cannot_be_written_leaves_no_file() {
+    for (fault, reason) in [
+        (DiskFault::FailSync, "the sync failed"),
+        (DiskFault::ShortWrite, "the write stopped halfway"),
+        (DiskFault::Full { remaining: 10 }, "has room for 10 bytes"),
+    ] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let disk = FaultyDisk::new(quick_disk());
+        let copy = open_on(directory.path(), Arc::new(disk.clone())).expect("a copy");
+        let runs = || {
+            let paths = disk.list(directory.path()).expect("listed");
+            paths.iter().filter(|path| path.extension().is_some_and(|end| end == "run")).count()
+        };
+        let put = |number: u8| {
+            let changed = change(number, u64::from(number), &BTreeSet::from([number]));
+            copy.apply(vec![changed]).expect("it fits");
+        };
+        let flush = || copy.flush(FlushMark { complete_until: 1, built: true });
+        put(1);
+        disk.inject(fault.clone());
+        let refused = flush().expect_err("the disk refuses").to_string();
+        assert!(refused.contains(reason) && runs() == 0, "{refused}: {} files", runs());
+        disk.heal();
+        flush().expect("what was in memory is written");
+        for number in 2..=4 {
+            put(number);
+            flush().expect("the disk takes it");
+        }
+        disk.inject(fault);
+        let refused = copy.merge(0).expect_err("the disk refuses").to_string();
+        assert!(refused.contains(reason) && runs() == 4, "{refused}: {} files", runs());
+        disk.heal();
+        assert!(copy.merge(0).expect("the runs are merged") && runs() == 1);
+        assert_eq!(entries(&copy, &[all()], 10).len(), 4);
+    }
+}
+
 /// A loss of power at any time: the copy opens, has everything from before its time, and nothing wrong.
 #[test]
 fn a_loss_of_power_leaves_the_copy_of_a_flush() {
@@ -422,7 +460,7 @@ fn a_discarded_copy_writes_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let (discarded, keys) = (open(directory.path()).expect("a copy"), BTreeSet::from([1]));
     discarded.apply(vec![change(1, 1, &keys)]).expect("it fits");
-    discarded.load(&[change(2, 1, &keys)].into_iter().collect()).expect("it fits");
+    discarded.load([change(2, 1, &keys)].into_iter().collect()).expect("it fits");
     discarded.discard();
     let files = || std::fs::read_dir(directory.path()).expect("the directory").count();
     let before = files();
@@ -455,7 +493,7 @@ fn an_estimate_is_near_the_number() {
     copy.apply(changes(0..1_000, 1)).expect("it fits");
     check(500, Some(700), 0);
     assert_eq!(copy.estimate(&[KeyRange { low: key(0), high: None }], 10), 10, "no more are counted");
-    copy.load(&changes(1_000..2_000, 1).into_iter().collect()).expect("it fits");
+    copy.load(changes(1_000..2_000, 1).into_iter().collect()).expect("it fits");
     check(1_500, Some(2_700), 0);
     copy.flush(FlushMark { complete_until: 1, built: true }).expect("the disk takes it");
     copy.apply(changes(2_000..40_000, 1)).expect("it fits");

@@ -210,7 +210,7 @@ fn slices_double() {
         let others: Vec<_> = (0..60).map(|number| change(number, 99, [1, 2, 3])).collect();
         assert_eq!(half.apply(others.clone()).expect("it fits"), 30);
         assert_eq!(half.replace(others.clone()).expect("it fits"), 0);
-        assert_eq!(half.load(&others.into_iter().collect()).expect("it fits"), 0);
+        assert_eq!(half.load(others.into_iter().collect()).expect("it fits"), 0);
         assert_eq!(entries(&half).len(), 90);
         // A part of it can be made, and nothing that it lacks.
         let offered = half.export(SMALL).expect("an export");

@@ -16,10 +16,10 @@ use millrace_store::{DocumentWrite, StoreChange, StoreModification, ViewScope};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+use super::readers::full_readers;
 use super::{
-    BatchedWrite, ChangeLimits, ClusterView, ConditionalChange, FailedChange, GroupDropRequest,
-    NO_SUCH_BUCKET, NodeAddress, RouteBackoff, SettledChange, SilentOwners, changes, check_held, pages,
-    readers_of_all,
+    BatchedWrite, ChangeLimits, ClusterView, ConditionalChange, FailedChange, GroupDropRequest, NodeAddress,
+    RouteBackoff, SettledChange, changes, check_held, pages,
 };
 use crate::{Error, ErrorKind, Node};
 
@@ -486,27 +486,16 @@ async fn read_once(
 ) -> Result<Option<DocumentsAnswer>, Error> {
     let cluster = node.cluster().view()?;
     let cluster = cluster.ok_or_else(|| Error::NotFound("this node is not one of a cluster".to_owned()))?;
-    let found = readers_of_all(node, cluster, Some(from_ref(group)), deadline, SilentOwners::Fail).await?;
-    if !cluster.buckets_of(group)?.contains(&bucket) {
-        return Err(Error::Unsettled(NO_SUCH_BUCKET.to_owned()));
-    }
-    let Some(readers) = found.readers.iter().find(|readers| readers.bucket == bucket) else {
-        check_read(cluster, found.version)?;
-        return Ok(None);
-    };
-    if !readers.full {
-        return Err(Error::Unsettled("the replicas of the documents are being compared".to_owned()));
-    }
+    let found = full_readers(node, cluster, group, bucket, deadline).await?;
+    let Some((held, mut nodes)) = found else { return Ok(None) };
     let me = cluster.own().key;
-    let held = HeldBucket { bucket: readers.bucket, version: found.version };
     let mut failed = None;
     // This node first: it needs no transmission.
-    let mut nodes = readers.nodes.clone();
     nodes.sort_by_key(|reader| *reader != me);
     for reader in nodes {
         match ask_reader(node, cluster.address(reader)?, question(held), deadline).await {
             Ok(answer) => {
-                check_read(cluster, found.version)?;
+                check_read(cluster, held.version)?;
                 return Ok(Some(answer));
             }
             Err(error) => failed = Some(error),

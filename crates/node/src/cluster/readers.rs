@@ -1,6 +1,7 @@
 //! Readers of the documents of a query, as their owners report them.
 
 use std::collections::BTreeMap;
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,7 +10,10 @@ use millrace_cluster::{ClusterVersion, NodeKey};
 use millrace_document::DocumentGroup;
 use tokio::task::JoinSet;
 
-use super::{BucketReaders, ClusterView, NodeAddress, ReadersQuestion};
+use super::documents::check_read;
+use super::{
+    BucketReaders, ClusterView, HeldBucket, NO_SUCH_BUCKET, NodeAddress, ReadFence, ReadersQuestion,
+};
 use crate::{Error, Node};
 
 /// Readers of the documents of a query.
@@ -77,6 +81,57 @@ pub(crate) async fn readers_of_all(
     }
     found.readers.retain(|readers| !readers.nodes.is_empty());
     Ok(found)
+}
+
+/// Nodes that have all documents of a group in one of its buckets, the best to ask first, by a version of the
+/// cluster state; `None`: the cluster has nothing there.
+///
+/// # Errors
+/// No node is known to have all of them now.
+pub(super) async fn full_readers(
+    node: &Arc<Node>,
+    cluster: &dyn ClusterView,
+    group: &DocumentGroup,
+    bucket: BucketId,
+    until: Instant,
+) -> Result<Option<(HeldBucket, Vec<NodeKey>)>, Error> {
+    let found = readers_of_all(node, cluster, Some(from_ref(group)), until, SilentOwners::Fail).await?;
+    if !cluster.buckets_of(group)?.contains(&bucket) {
+        return Err(Error::Unsettled(NO_SUCH_BUCKET.to_owned()));
+    }
+    let version = found.version;
+    let Some(readers) = found.readers.into_iter().find(|readers| readers.bucket == bucket) else {
+        check_read(cluster, version)?;
+        return Ok(None);
+    };
+    if !readers.full {
+        return Err(Error::Unsettled("the replicas of the documents are being compared".to_owned()));
+    }
+    Ok(Some((HeldBucket { bucket, version }, readers.nodes)))
+}
+
+/// Condition under which a view of this node's own store has all documents of a group in one of its buckets;
+/// `None`: others have them, or no node is known now that does. It is checked once the view is there.
+///
+/// # Errors
+/// Another node fails, or this one has no part in its cluster yet.
+pub async fn own_bucket(
+    node: &Arc<Node>,
+    group: &DocumentGroup,
+    bucket: BucketId,
+    until: Instant,
+) -> Result<Option<ReadFence>, Error> {
+    let Some(cluster) = node.cluster().view()? else { return Ok(None) };
+    // Its owner need not be asked then.
+    if !cluster.holds(bucket) {
+        return Ok(None);
+    }
+    let found = match full_readers(node, cluster, group, bucket, until).await {
+        Err(Error::Unsettled(_) | Error::Unreachable { .. }) => None,
+        found => found?,
+    };
+    let own = cluster.own().key;
+    Ok(found.filter(|(_, nodes)| nodes.contains(&own)).map(|(held, _)| ReadFence::of_bucket(held)))
 }
 
 impl ReaderAssignment {

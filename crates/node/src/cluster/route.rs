@@ -8,8 +8,8 @@ use millrace_cluster::ClusterVersion;
 use millrace_document::{DocumentGroup, Location};
 
 use super::{
-    BucketReaders, ClusterView, ForwardAnswer, ForwardKind, ForwardableRequest, NodeAddress, RemoteNode,
-    ReplicaCompleteness,
+    BucketReaders, ClusterView, ForwardAnswer, ForwardKind, ForwardableRequest, HeldBucket, NodeAddress,
+    RemoteNode, ReplicaCompleteness,
 };
 use crate::{Error, Node};
 
@@ -122,6 +122,11 @@ impl ReadFence {
     /// Condition that the cluster state has this version.
     pub fn of_version(version: ClusterVersion) -> Self {
         ReadFence { version: Some(version), ..ReadFence::default() }
+    }
+
+    /// Condition that the cluster state has a version, and that this node has a bucket.
+    pub(super) fn of_bucket(held: HeldBucket) -> Self {
+        ReadFence { version: Some(held.version), bucket: Some(held.bucket), partial: false }
     }
 
     /// True if this node has all of the documents that serving nodes have.

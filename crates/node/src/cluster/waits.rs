@@ -42,6 +42,11 @@ impl Node {
     pub fn end_waits(&self) {
         self.waits().end();
     }
+
+    /// True once the waits have ended: work that no request needs ends as well.
+    pub fn is_stopping(&self) -> bool {
+        *self.waits().have_ended.borrow()
+    }
 }
 
 /// Waits for a future on a thread of the runtime that may block.

@@ -199,6 +199,11 @@ pub(super) struct RowsToLoad {
 }
 
 impl RowsToLoad {
+    /// No rows yet, with room for as many bytes of keys as that.
+    pub fn with_capacity(bytes: usize) -> Self {
+        RowsToLoad { rows: LoadedRows::with_capacity(bytes), ..RowsToLoad::default() }
+    }
+
     /// Adds a version.
     pub fn push(&mut self, definition: &IndexDefinition, row: &VisitedRow<'_>) -> Result<(), StoreError> {
         let keys = definition.row_keys(row, &mut self.writer)?;

@@ -47,13 +47,31 @@ impl IndexesInner {
             return Ok(());
         }
         let is_remembered = self.store.next_timestamp().0.saturating_sub(MARGIN_US) <= wanted;
-        let is_building = self.all().iter().any(|index| !index.is_ready() && !index.is_deferred());
-        if is_remembered || is_building || !self.feed.stale.snapshot().0.is_empty() {
+        if is_remembered || !self.are_all_whole() {
             return Ok(());
         }
         self.flush_all()?;
-        self.all().iter().try_for_each(|index| index.copy.compact(self.forgotten(index)))?;
-        self.erasure.done.fetch_max(wanted, Ordering::SeqCst);
+        let mut erased = Ok(());
+        for index in self.all().iter().filter(|index| index.erased.load(Ordering::SeqCst) < wanted) {
+            let compacted = index.copy.compact(self.forgotten(index));
+            self.note_written(index, compacted.as_ref().err());
+            if compacted.is_ok() {
+                index.erased.store(wanted, Ordering::SeqCst);
+            }
+            erased = erased.and(compacted);
+        }
+        erased?;
+        // One may have been opened, or have lost changes, meanwhile.
+        if self.are_all_whole() {
+            self.erasure.done.fetch_max(wanted, Ordering::SeqCst);
+        }
         Ok(())
+    }
+
+    /// True if all indexes have every change. Files of one that is not open, or could not be removed, may
+    /// have what was dropped.
+    fn are_all_whole(&self) -> bool {
+        let is_building = self.all().iter().any(|index| !index.is_ready() && !index.is_deferred());
+        !is_building && !self.is_adoption_left() && self.feed.stale.snapshot().0.is_empty()
     }
 }

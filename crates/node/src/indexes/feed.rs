@@ -2,6 +2,7 @@
 //! index would miss after a crash.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,11 +66,21 @@ pub(super) struct TakenChanges {
 impl IndexFeed {
     /// Creates the feed, with the changes that were noted in a file.
     pub fn new(path: PathBuf) -> Self {
-        let notes = ChangeNotes::open(path);
-        let stale = StaleBuckets::default();
-        let noted: Vec<BucketId> = notes.all().iter().filter_map(NotedChange::bucket).collect();
-        stale.end(&noted);
-        IndexFeed { types: RwLock::default(), queue: Mutex::default(), arrived: Condvar::new(), notes, stale }
+        let feed = IndexFeed {
+            types: RwLock::default(),
+            queue: Mutex::default(),
+            arrived: Condvar::new(),
+            notes: ChangeNotes::open(path),
+            stale: StaleBuckets::default(),
+        };
+        feed.reread_noted();
+        feed
+    }
+
+    /// Has the buckets read that are noted: an index may lack their changes.
+    pub fn reread_noted(&self) {
+        let noted: Vec<BucketId> = self.notes.all().iter().filter_map(NotedChange::bucket).collect();
+        self.stale.read_again(&noted);
     }
 
     /// Sets the document types whose changes are needed. They wait from now on.
@@ -203,5 +214,9 @@ impl CommitFollower for IndexFeed {
 
 /// Error of a change that the indexes cannot note, so that it is not made.
 fn unnoted(change: &str, error: &std::io::Error) -> StoreError {
-    StoreError::Io { action: format!("note {change} for the indexes"), reason: error.to_string() }
+    let (action, reason) = (format!("note {change} for the indexes"), error.to_string());
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::NoSpace { action, reason },
+        _ => StoreError::Io { action, reason },
+    }
 }

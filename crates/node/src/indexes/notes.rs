@@ -109,12 +109,17 @@ impl NumberedNotes {
 impl ChangeNotes {
     /// Reads the notes of a file. All rows are late until the indexes are open.
     pub fn open(path: PathBuf) -> Self {
-        let bytes = read_file(&RealDisk, &path).ok().flatten();
         // Of a file that cannot be read everything counts as noted.
         let everything = || vec![NotedChange::Type(None)];
-        let noted: Option<Vec<NotedChange>> =
-            bytes.map(|bytes| serde_json::from_slice(&bytes).unwrap_or_else(|_| everything()));
-        let notes = noted.unwrap_or_default().into_iter().map(|note| (note, 0)).collect();
+        let noted = match read_file(&RealDisk, &path) {
+            Ok(None) => Vec::new(),
+            Ok(Some(bytes)) => serde_json::from_slice(&bytes).unwrap_or_else(|_| everything()),
+            Err(error) => {
+                tracing::error!(%error, "the notes of changes cannot be read; all indexes are built again");
+                everything()
+            }
+        };
+        let notes = noted.into_iter().map(|note| (note, 0)).collect();
         ChangeNotes {
             path,
             notes: Mutex::new(NumberedNotes { notes, last: 0 }),
@@ -281,6 +286,8 @@ mod tests {
         assert_eq!(shown(&notes), "Type(None) Bucket(0, 0)");
         std::fs::write(directory.path().join("notes"), "{").expect("written");
         assert_eq!(shown(&ChangeNotes::open(directory.path().join("notes"))), "Type(None)");
+        std::fs::create_dir(directory.path().join("unreadable")).expect("made");
+        assert_eq!(shown(&ChangeNotes::open(directory.path().join("unreadable"))), "Type(None)");
     }
 
     /// Notes of an earlier version that cannot be read would count as notes of everything.

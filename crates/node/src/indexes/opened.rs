@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_document::Timestamp;
-use millrace_env::RealDisk;
+use millrace_env::Disk;
 use millrace_index::{BlockCache, Error as CopyError, IndexCopy, IndexOptions, SliceRange};
 use millrace_store::{Store, StoreVisit};
 use parking_lot::Mutex;
@@ -23,11 +23,22 @@ const PAGE: usize = 1024;
 
 /// Bytes of the rows of indexes that read together after which their page ends, and the time from its first
 /// row after which it ends: queries that need changes taken in wait for it.
-const PAGE_BYTES: usize = 16 << 20;
+const PAGE_BYTES: usize = 32 << 20;
 const PAGE_TIME: Duration = Duration::from_millis(200);
 
 /// Progress of reading, as a counter, that has read everything.
 const READ_WHOLE: f64 = 1e6;
+
+/// Pause of an index whose step has failed.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Place of the indexes of a node.
+pub(super) struct IndexPlace {
+    /// Directory of their directories.
+    pub root: PathBuf,
+    pub disk: Arc<dyn Disk>,
+    pub cache: Arc<BlockCache>,
+}
 
 /// An open index.
 pub(super) struct OpenedIndex {
@@ -41,7 +52,14 @@ pub(super) struct OpenedIndex {
     progress: AtomicU64,
     /// Time of the first page of the reading under way.
     began: Mutex<Option<Instant>>,
-    pub error: Mutex<Option<String>>,
+    /// True if one of its files is damaged, so that it is to be built again.
+    pub is_damaged: AtomicBool,
+    /// Error of its last step, and the time of it.
+    failed: Mutex<Option<(String, Instant)>>,
+    /// Error of the last writing of its files.
+    pub unwritten: Mutex<Option<String>>,
+    /// Time until which dropped documents were erased in its files.
+    pub erased: AtomicU64,
 }
 
 /// Position in the store.
@@ -64,34 +82,36 @@ struct ReadPosition {
 type NextRead = (Arc<str>, ReadPosition);
 
 impl OpenedIndex {
-    /// Opens the copy of an index below a directory. One that is damaged, unfinished, or older than removals
-    /// are remembered is built again. `late`: rows from that time on may have come since it was written.
+    /// Opens the copy of an index below a directory. One that cannot be read, is unfinished, or is older than
+    /// removals are remembered is built again. `late`: rows from that time on may have come since it was
+    /// written.
+    ///
+    /// # Errors
+    /// What is there cannot be removed; a file cannot be written.
     pub fn open(
         definition: &Arc<IndexDefinition>,
-        root: &Path,
-        cache: &Arc<BlockCache>,
+        place: &IndexPlace,
         remembered: Timestamp,
         late: Option<Timestamp>,
     ) -> Result<Self, CopyError> {
-        let directory = OpenedIndex::directory(root, definition);
+        let directory = OpenedIndex::directory(&place.root, definition);
         let options = || IndexOptions {
             directory: directory.clone(),
             definition: definition.hash,
             slice: SliceRange::default(),
-            disk: Arc::new(RealDisk),
-            cache: Arc::clone(cache),
+            disk: Arc::clone(&place.disk),
+            cache: Arc::clone(&place.cache),
         };
         let opened = IndexCopy::open(options());
         let is_usable = |copy: &IndexCopy| copy.status().built && complete_from(copy, late) >= remembered;
         let copy = match opened {
             Ok(copy) if is_usable(&copy) => copy,
-            Err(error) if !error.is_damage() => return Err(error),
             outcome => {
                 if let Err(error) = &outcome {
                     tracing::error!(%error, index = definition.name(), "an index is built again");
                 }
                 drop(outcome);
-                remove_directory(&directory)?;
+                remove_copy(&*place.disk, &directory)?;
                 IndexCopy::open(options())?
             }
         };
@@ -108,7 +128,10 @@ impl OpenedIndex {
             ready: AtomicBool::new(false),
             progress: AtomicU64::new(0),
             began: Mutex::default(),
-            error: Mutex::new(None),
+            is_damaged: AtomicBool::new(false),
+            failed: Mutex::default(),
+            unwritten: Mutex::default(),
+            erased: AtomicU64::new(0),
         })
     }
 
@@ -118,9 +141,9 @@ impl OpenedIndex {
     }
 
     /// Removes the directory. The copy serves on from memory and open files, and writes nothing any more.
-    pub fn discard(&self) -> Result<(), CopyError> {
+    pub fn discard(&self, disk: &dyn Disk) -> Result<(), CopyError> {
         self.copy.discard();
-        remove_directory(&self.directory)
+        remove_copy(disk, &self.directory)
     }
 
     /// True if it has every document.
@@ -170,15 +193,18 @@ impl OpenedIndex {
         self.progress.store(0, Ordering::Relaxed);
     }
 
-    /// True if documents in the scopes of drops are to be looked up first.
-    pub fn looks_up_drops(&self) -> bool {
-        self.position().as_ref().is_some_and(|position| position.wanted && position.looks_up_drops)
+    /// True if documents in the scopes of drops are to be looked up first; the caller does so. If it is made
+    /// to read again meanwhile, they are looked up once more.
+    pub fn begin_looking_up_drops(&self) -> bool {
+        let mut position = self.position();
+        let wanted = position.as_mut().filter(|position| position.wanted);
+        wanted.is_some_and(|position| std::mem::take(&mut position.looks_up_drops))
     }
 
-    /// The documents in the scopes of drops were looked up.
-    pub fn looked_up_drops(&self) {
+    /// The documents in the scopes of drops could not be looked up.
+    pub fn look_up_drops_again(&self) {
         if let Some(position) = self.position().as_mut() {
-            position.looks_up_drops = false;
+            position.looks_up_drops = true;
         }
     }
 
@@ -205,10 +231,15 @@ impl OpenedIndex {
         self.position().clone().filter(|position| position.wanted)
     }
 
-    /// Reads the next page of documents for indexes that read the same ones; `true` if there may be more.
+    /// Reads the next page of documents for indexes that read the same ones; `true` if there may be more. An
+    /// index that cannot take it in notes its error.
     pub fn read_page(together: &[Arc<OpenedIndex>], store: &Store) -> Result<bool, crate::Error> {
         let first = together.first().and_then(|first| Some((first, first.next_page()?)));
         let Some((first, position)) = first else { return Ok(false) };
+        if position.looks_up_drops {
+            // It was made to read again a moment ago.
+            return Ok(true);
+        }
         // Those that began again since they were divided, or are done, do not read this page.
         let reads_same = |index: &&Arc<OpenedIndex>| index.next_page().as_ref() == Some(&position);
         let (together, others): (Vec<_>, Vec<_>) = together.iter().partition(reads_same);
@@ -225,7 +256,8 @@ impl OpenedIndex {
             fields: Some(fields.into_iter().collect()),
             ..StoreVisit::all(&[&first.definition.config.document_type])
         };
-        let mut read: Vec<RowsToLoad> = together.iter().map(|_| RowsToLoad::default()).collect();
+        let room = if is_build { PAGE_BYTES / together.len() } else { 0 };
+        let mut read: Vec<RowsToLoad> = together.iter().map(|_| RowsToLoad::with_capacity(room)).collect();
         // It counts from the first row: finding it may take long, and each page is to be worth that.
         let mut first_row = None;
         let end = store.visit_rows(&visit, &mut |row| {
@@ -239,10 +271,15 @@ impl OpenedIndex {
             Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         for (index, RowsToLoad { rows, .. }) in together.iter().zip(read) {
-            match is_build {
-                true => index.copy.load(&rows)?,
-                false => index.copy.replace(rows.changes().collect())?,
+            let loaded = match is_build {
+                true => index.copy.load(rows),
+                false => index.copy.replace(rows.changes().collect()),
             };
+            if let Err(error) = loaded {
+                // It reads this page again, and the others go on.
+                index.fail(&error.into());
+                continue;
+            }
             index.progress.store((end.progress * READ_WHOLE) as u64, Ordering::Relaxed);
             let next = ReadPosition { continuation: end.continuation.clone(), ..position.clone() };
             *index.position() = end.continuation.is_some().then_some(next);
@@ -264,7 +301,41 @@ impl OpenedIndex {
 
     /// Notes the error of the last step, or that there was none.
     pub fn note(&self, error: Option<String>) {
-        *self.error.lock() = error;
+        *self.failed.lock() = error.map(|error| (error, Instant::now()));
+    }
+
+    /// Notes the error of a step. If one of its files is damaged, it is built again.
+    pub fn fail(&self, error: &crate::Error) {
+        let (name, reason) = (self.definition.name(), error.to_string());
+        // Each of many changes can fail.
+        if self.failed.lock().as_ref().is_none_or(|(known, _)| *known != reason) {
+            tracing::error!(%error, index = name, "an index could not be kept up; it is tried again");
+        }
+        self.note(Some(reason));
+        self.note_damage(error);
+    }
+
+    /// Notes that one of its files is damaged, if an error says so. Returns true if it does.
+    pub fn note_damage(&self, error: &crate::Error) -> bool {
+        let is_own = matches!(
+            error,
+            crate::Error::Index(CopyError::Damaged { path, .. }) if path.starts_with(&self.directory)
+        );
+        if is_own {
+            self.is_damaged.store(true, Ordering::SeqCst);
+        }
+        is_own
+    }
+
+    /// True shortly after an error: others have their turns.
+    pub fn is_paused(&self) -> bool {
+        self.failed.lock().as_ref().is_some_and(|(_, at)| at.elapsed() < PAUSE)
+    }
+
+    /// Error of its last step, or of the last writing of its files.
+    pub fn error(&self) -> Option<String> {
+        let failed = self.failed.lock().as_ref().map(|(error, _)| error.clone());
+        failed.or_else(|| self.unwritten.lock().clone())
     }
 }
 
@@ -275,11 +346,18 @@ fn complete_from(copy: &IndexCopy, late: Option<Timestamp>) -> Timestamp {
     late.map_or(from, |late| from.min(late))
 }
 
-/// Removes the directory of a copy.
+/// Removes the directory of a copy. After an error what is left of it counts as nothing, or it stays whole.
+pub(super) fn remove_copy(disk: &dyn Disk, directory: &Path) -> Result<(), CopyError> {
+    IndexCopy::invalidate(disk, directory)?;
+    remove_directory(directory)
+}
+
+/// Removes a directory.
 pub(super) fn remove_directory(directory: &Path) -> Result<(), CopyError> {
     match std::fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(CopyError::Io { action: "remove", path: directory.to_owned(), reason: error.to_string() })
+            let reason = format!("{error}; remove it, or let the user of the server write there");
+            Err(CopyError::Io { action: "remove", path: directory.to_owned(), reason })
         }
         _ => Ok(()),
     }

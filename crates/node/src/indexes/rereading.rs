@@ -45,13 +45,24 @@ impl IndexesInner {
         }
     }
 
+    /// Reads a bucket for all indexes.
+    ///
+    /// # Errors
+    /// The bucket cannot be read, or the first error of an index, which it notes; others read it all the same.
     fn reread_bucket(&self, bucket: BucketId) -> Result<(), Error> {
+        let mut reread = Ok(());
         // A deferred index reads everything once it is wanted.
         for index in self.all().iter().filter(|index| !index.is_deferred()) {
-            let read = self.read_bucket(index, bucket)?;
-            self.take_out_of_bucket(index, bucket, &read)?;
+            let read = self.read_bucket(index, bucket);
+            match read.and_then(|read| self.take_out_of_bucket(index, bucket, &read)) {
+                Err(error @ Error::Index(_)) => {
+                    index.fail(&error);
+                    reread = reread.and(Err(error));
+                }
+                read => read?,
+            }
         }
-        Ok(())
+        reread
     }
 
     /// Gives all documents of a bucket the records that they should have. Returns hashes of their keys.
@@ -73,7 +84,9 @@ impl IndexesInner {
             drop(taken);
             let keys = page.visited.iter().map(|version| DocumentSortKey::new(version.id()));
             read.extend(keys.take(READ_MAX - read.len()).map(|key| xxh3_64(key.as_bytes())));
-            self.flush_if_large(index)?;
+            if self.has_much(index, 1) {
+                self.flush_early(index)?;
+            }
             if page.continuation.is_none() {
                 return Ok(read);
             }
@@ -112,7 +125,9 @@ impl IndexesInner {
                 self.settle_held(&mut taken)?;
                 unread.iter().try_for_each(|document| self.look_up(index, document))?;
             }
-            self.flush_if_large(index)?;
+            if self.has_much(index, 1) {
+                self.flush_early(index)?;
+            }
             let last_read = page.documents.last().filter(|_| !page.is_last);
             let Some(next) = last_read.filter(|indexed| indexed.document[..] <= *upper(&last)) else {
                 return Ok(());

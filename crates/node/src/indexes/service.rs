@@ -1,42 +1,30 @@
 //! The indexes that a node keeps, and the thread that feeds them.
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::panic::resume_unwind;
+use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use millrace_bucket::{BucketId, group_prefix, reversed_location};
 use millrace_document::{DocumentGroup, DocumentId, Timestamp};
-use millrace_env::{Disk as _, RealDisk, ThreadClass, run_or_exit};
-use millrace_index::{BlockCache, FlushMark, IndexChange};
+use millrace_env::{Disk, ThreadClass, run_or_exit};
+use millrace_index::{BlockCache, IndexChange};
 use millrace_keys::KeyWriter;
 use millrace_store::{DroppingScope, Store, VisitedVersion};
 use parking_lot::{Mutex, RwLock};
 
 use super::IndexDefinition;
+use super::adopting::PendingAdoption;
 use super::erasing::IndexErasure;
 use super::feed::{FedChange, IndexFeed};
 use super::following::FollowerSwitch;
-use super::notes::{MARGIN_US, NotedChange};
-use super::opened::{OpenedIndex, remove_directory};
-use super::stale::overlap;
+use super::notes::NotedChange;
+use super::opened::{IndexPlace, OpenedIndex};
 use super::uses::IndexUseCounts;
+use super::writing::WriteSchedule;
 use crate::Error;
-
-/// Bytes of changes in memory after which an index is written to the disk, and bytes of all indexes up to
-/// which more may wait: writers feel the work of the disk.
-const FLUSH_BYTES: usize = 16 << 20;
-const FLUSH_BYTES_OF_ALL: usize = 64 << 20;
-
-/// Maximum number of bytes of documents of a first build that wait in memory to be written to the disk, and
-/// about that of all indexes.
-const LOAD_BYTES: usize = 64 << 20;
-const LOAD_BYTES_OF_ALL: usize = 512 << 20;
-
-/// Time after which changes in memory are written to the disk.
-const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Bytes of blocks that all indexes keep in memory.
 const CACHE_BYTES: u64 = 32 << 20;
@@ -46,6 +34,9 @@ const CHANGES_AT_ONCE: usize = 1 << 14;
 
 /// Number of records of documents that are read at a time.
 const RECORD_PAGE: usize = 1024;
+
+/// Times that an index has as much in memory as is written at a time, at which it is closed if that fails.
+const UNWRITTEN_MAX: usize = 4;
 
 /// Interval at which the thread looks for work without being woken.
 const TICK: Duration = Duration::from_secs(1);
@@ -61,18 +52,18 @@ pub struct NodeIndexes {
 }
 
 pub(super) struct IndexesInner {
-    root: PathBuf,
+    pub place: IndexPlace,
     pub store: Store,
-    follower: Arc<FollowerSwitch>,
+    pub follower: Arc<FollowerSwitch>,
     pub feed: Arc<IndexFeed>,
     pub erasure: Arc<IndexErasure>,
     indexes: RwLock<Vec<Arc<OpenedIndex>>>,
-    cache: Arc<BlockCache>,
+    pub adoption: Mutex<PendingAdoption>,
     /// Held while changes are taken in, in the order of the feed.
     pub taking: Mutex<TakenUntil>,
     /// Held while stale buckets are read.
     pub rereading: Mutex<()>,
-    flushed: Mutex<Instant>,
+    pub schedule: Mutex<WriteSchedule>,
 }
 
 /// Callback for the key and time of each document that has a record.
@@ -86,12 +77,12 @@ type RecordWalk<'a> = dyn FnMut(&[u8], u64) -> Result<ControlFlow<()>, Error> + 
 pub(super) struct TakenUntil {
     /// Rows until then are looked up in the store: they may have been dropped, or the indexes may have
     /// forgotten the removals after them.
-    looked_up: Timestamp,
+    pub looked_up: Timestamp,
 }
 
 impl NodeIndexes {
-    /// Creates the indexes of a data directory; none is open.
-    pub fn new(data_dir: &Path, follower: &Arc<FollowerSwitch>) -> Self {
+    /// Creates the indexes of a data directory, whose files are on this disk; none is open.
+    pub fn new(data_dir: &Path, follower: &Arc<FollowerSwitch>, disk: Arc<dyn Disk>) -> Self {
         let store = follower.store();
         let root = data_dir.join("indexes");
         let feed = Arc::new(IndexFeed::new(root.join("notes")));
@@ -100,16 +91,16 @@ impl NodeIndexes {
         let inner = IndexesInner {
             feed,
             erasure,
-            root,
+            place: IndexPlace { root, disk, cache: Arc::new(BlockCache::new(CACHE_BYTES)) },
             store: store.clone(),
             follower: Arc::clone(follower),
             indexes: RwLock::default(),
-            cache: Arc::new(BlockCache::new(CACHE_BYTES)),
+            adoption: Mutex::default(),
             taking: Mutex::default(),
             rereading: Mutex::default(),
-            flushed: Mutex::new(Instant::now()),
+            schedule: Mutex::new(WriteSchedule::new()),
         };
-        if inner.root.exists() {
+        if inner.place.root.exists() {
             // What changes before the indexes are open is noted.
             follower.set_own(Some(Arc::clone(&inner.feed) as Arc<_>));
         }
@@ -117,26 +108,24 @@ impl NodeIndexes {
     }
 
     /// Keeps these indexes from now on: opens those that are new, builds them in the background, and removes
-    /// others once those that replace them are ready. `remembered`: removals of after are remembered.
+    /// others once those that replace them are ready. `remembered`: removals of after are remembered. What a
+    /// disk refuses is tried again.
     ///
     /// # Errors
-    /// A directory cannot be used, or the system refuses a thread.
+    /// The system refuses a thread.
     pub fn adopt(&self, wanted: &[Arc<IndexDefinition>], remembered: Timestamp) -> Result<(), Error> {
         let inner = &self.inner;
-        if wanted.is_empty() && inner.all().is_empty() {
-            if inner.root.exists() {
-                inner.follower.set_own(None);
-                remove_directory(&inner.root)?;
-            }
+        let has_files = inner.place.root.exists() || inner.is_adoption_left();
+        if wanted.is_empty() && inner.all().is_empty() && !has_files {
             return Ok(());
         }
-        inner.adopt(wanted, remembered)?;
+        inner.adopt(wanted, remembered);
         inner.feed.wake();
         let mut thread = self.thread.lock();
-        if thread.is_none() && !wanted.is_empty() {
+        if thread.is_none() && (!wanted.is_empty() || inner.is_adoption_left()) {
             let (weak, feed) = (Arc::downgrade(inner), Arc::clone(&inner.feed));
             let work = move || run_or_exit("the thread of the indexes", || run(&weak, &feed));
-            let spawned = std::thread::Builder::new().name("indexes".to_owned()).spawn(work);
+            let spawned = thread::Builder::new().name("indexes".to_owned()).spawn(work);
             *thread =
                 Some(spawned.map_err(|error| Error::Internal(format!("no thread for indexes: {error}")))?);
         }
@@ -145,7 +134,7 @@ impl NodeIndexes {
 
     /// True if an index was opened before: it has a directory.
     pub fn has_files(&self, definition: &IndexDefinition) -> bool {
-        OpenedIndex::directory(&self.inner.root, definition).exists()
+        OpenedIndex::directory(&self.inner.place.root, definition).exists()
     }
 
     /// Ends the work, and writes what is in memory.
@@ -155,7 +144,7 @@ impl NodeIndexes {
         }
         self.inner.feed.stop();
         let thread = self.thread.lock().take();
-        let other = thread.filter(|thread| thread.thread().id() != std::thread::current().id());
+        let other = thread.filter(|thread| thread.thread().id() != thread::current().id());
         if other.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread of the indexes ended before its time");
         }
@@ -182,7 +171,7 @@ fn run(inner: &Weak<IndexesInner>, feed: &IndexFeed) {
             Ok(false) => TICK,
             Err(error) => {
                 tracing::error!(%error, "the indexes could not be kept up; it is tried again");
-                std::thread::sleep(RETRY.min(TICK));
+                thread::sleep(RETRY.min(TICK));
                 RETRY
             }
         };
@@ -195,7 +184,7 @@ impl IndexesInner {
         self.indexes.read().clone()
     }
 
-    fn set(&self, indexes: Vec<Arc<OpenedIndex>>) {
+    pub fn set(&self, indexes: Vec<Arc<OpenedIndex>>) {
         *self.indexes.write() = indexes;
     }
 
@@ -210,66 +199,9 @@ impl IndexesInner {
         }
     }
 
-    pub fn adopt(&self, wanted: &[Arc<IndexDefinition>], remembered: Timestamp) -> Result<(), Error> {
-        let mut taken = self.taking.lock();
-        let is_wanted = |index: &IndexDefinition| wanted.iter().any(|definition| definition.is_same(index));
-        let mut indexes = self.all();
-        let mut removed = Vec::new();
-        // One that is replaced serves until the new one is ready; one that is not wanted any more goes.
-        indexes.retain(|index| {
-            let name = index.definition.name();
-            let stays = is_wanted(&index.definition)
-                || wanted.iter().any(|definition| definition.name() == name) && index.is_ready();
-            if !stays {
-                removed.push(Arc::clone(index));
-            }
-            stays
-        });
-        RealDisk
-            .create_directory(&self.root)
-            .map_err(|error| Error::Internal(format!("create {}: {error}", self.root.display())))?;
-        let (noted, late) = (self.feed.notes.all(), self.feed.notes.late());
-        for definition in wanted {
-            if indexes.iter().any(|index| index.definition.is_same(definition)) {
-                continue;
-            }
-            let open = || OpenedIndex::open(definition, &self.root, &self.cache, remembered, late);
-            let mut index = open()?;
-            let dropped = |note: &NotedChange| {
-                matches!(note, NotedChange::Type(_)) && note.drops(&definition.config.document_type)
-            };
-            if noted.iter().any(dropped) {
-                drop(index.copy);
-                remove_directory(&index.directory)?;
-                index = open()?;
-            }
-            indexes.push(Arc::new(index));
-        }
-        let types = indexes.iter().map(|index| index.definition.config.document_type.to_string());
-        self.feed.follow_types(types.collect());
-        self.set(indexes);
-        // From here on every commit comes through the feed; everything before can be read in the store.
-        let follower = (!self.all().is_empty()).then(|| Arc::clone(&self.feed) as Arc<_>);
-        let until = self.follower.set_own(follower);
-        taken.looked_up = taken.looked_up.max(until);
-        let built = self.all().into_iter().map(|index| index.copy.status()).filter(|status| status.built);
-        self.feed.notes.open_rows(Timestamp(built.map(|status| status.complete_until).max().unwrap_or(0)));
-        removed.iter().try_for_each(|index| index.discard())?;
-        self.remove_others()
-    }
-
-    /// Removes directories of indexes that are not open.
-    fn remove_others(&self) -> Result<(), Error> {
-        let failed =
-            |error: std::io::Error| Error::Internal(format!("list {}: {error}", self.root.display()));
-        let open: BTreeSet<PathBuf> = self.all().iter().map(|index| index.directory.clone()).collect();
-        for path in RealDisk.list(&self.root).map_err(failed)? {
-            let path = self.root.join(path);
-            if path.is_dir() && !open.contains(&path) {
-                remove_directory(&path)?;
-            }
-        }
-        Ok(())
+    /// The index of the newest definition of a name.
+    pub fn newest(&self, name: &str) -> Option<Arc<OpenedIndex>> {
+        self.all().into_iter().rfind(|index| index.definition.name() == name)
     }
 
     /// Looks up the documents of an index in the scopes of noted drops: it may have missed these.
@@ -375,6 +307,14 @@ impl IndexesInner {
         outcome
     }
 
+    /// Notes the error of an index that could not take a change in: it reads again, and others go on.
+    fn keep(&self, index: &OpenedIndex, taken: Result<(), Error>) {
+        if let Err(error) = taken {
+            index.read_again(self.feed.notes.late());
+            index.fail(&error);
+        }
+    }
+
     fn take_in(
         &self,
         indexes: &[Arc<OpenedIndex>],
@@ -384,15 +324,17 @@ impl IndexesInner {
         let mut batches: Vec<Vec<IndexChange>> = indexes.iter().map(|_| Vec::new()).collect();
         let (mut writer, mut gathered) = (KeyWriter::default(), 0);
         let apply = |batches: &mut Vec<Vec<IndexChange>>| {
-            let mut each = indexes.iter().zip(batches.iter_mut());
-            each.try_for_each(|(index, batch)| index.copy.apply(std::mem::take(batch)).map(drop))
+            for (index, batch) in indexes.iter().zip(batches.iter_mut()) {
+                let applied = index.copy.apply(std::mem::take(batch));
+                self.keep(index, applied.map(drop).map_err(Error::from));
+            }
         };
         for change in changes {
             match change {
                 FedChange::Row(row) => {
                     let is_late = row.timestamp() <= taken.looked_up;
                     if is_late {
-                        apply(&mut batches)?;
+                        apply(&mut batches);
                     }
                     let document_type = row.document_type();
                     let takes_in = |index: &OpenedIndex| {
@@ -401,7 +343,7 @@ impl IndexesInner {
                     let taking = indexes.iter().zip(&mut batches).filter(|(index, _)| takes_in(index));
                     if is_late {
                         for (index, _) in taking {
-                            self.look_up(index, row.sort_key())?;
+                            self.keep(index, self.look_up(index, row.sort_key()));
                         }
                         continue;
                     }
@@ -415,18 +357,21 @@ impl IndexesInner {
                         Ok(())
                     })?;
                     if gathered >= CHANGES_AT_ONCE {
-                        apply(&mut batches)?;
+                        apply(&mut batches);
                         gathered = 0;
                     }
                 }
                 FedChange::Drop(scope, until) => {
-                    apply(&mut batches)?;
+                    apply(&mut batches);
                     taken.looked_up = taken.looked_up.max(until);
-                    indexes.iter().try_for_each(|index| self.drop_scope(index, &scope, until))?;
+                    for index in indexes {
+                        self.keep(index, self.drop_scope(index, &scope, until));
+                    }
                 }
             }
         }
-        Ok(apply(&mut batches)?)
+        apply(&mut batches);
+        Ok(())
     }
 
     fn drop_scope(&self, index: &OpenedIndex, scope: &DroppingScope, until: Timestamp) -> Result<(), Error> {
@@ -451,124 +396,91 @@ impl IndexesInner {
         }
     }
 
-    /// Takes changes in, reads what is missing, writes and merges; `true` if there is more to do at once.
+    /// Takes changes in, reads what is missing, writes and merges; `true` if there is more to do at once. An
+    /// index of which something fails is left alone for a while, and others go on.
     pub fn step(&self) -> Result<bool, Error> {
+        self.finish_adoption();
+        self.rebuild_damaged();
         self.settle()?;
         let reread = self.reread_stale();
+        if let Err(error) = &reread {
+            self.note_damage(error);
+        }
+        // That of one index is noted there.
+        let unread = reread.as_ref().err().filter(|error| !matches!(error, Error::Index(_)));
         let mut more = false;
-        for together in OpenedIndex::reading_together(self.all()) {
-            let stepped = self.step_of(&together);
-            let failure = stepped.as_ref().err().or(reread.as_ref().err());
-            together.iter().for_each(|index| index.note(failure.map(ToString::to_string)));
-            more |= stepped?;
+        let awake = self.all().into_iter().filter(|index| !index.is_paused()).collect();
+        for together in OpenedIndex::reading_together(awake) {
+            let mut able = Vec::with_capacity(together.len());
+            for index in together {
+                match self.prepare(&index) {
+                    Ok(()) => {
+                        index.note(unread.map(ToString::to_string));
+                        able.push(index);
+                    }
+                    Err(error) => index.fail(&error),
+                }
+            }
+            more |= self.read_for(&able);
             if self.feed.is_stopped() {
                 return Ok(false);
             }
         }
-        if self.flushed.lock().elapsed() >= FLUSH_INTERVAL {
-            self.flush_all()?;
-        }
-        self.erase()?;
+        self.write_in_time();
+        self.retire_replaced();
         Ok(reread? || more)
     }
 
-    /// A step of indexes that read the same documents next.
-    fn step_of(&self, together: &[Arc<OpenedIndex>]) -> Result<bool, Error> {
-        for index in together.iter().filter(|index| index.looks_up_drops()) {
-            self.look_up_drops(index)?;
-            index.looked_up_drops();
+    /// Does what comes before an index reads more.
+    fn prepare(&self, index: &Arc<OpenedIndex>) -> Result<(), Error> {
+        // What a full disk refuses would pile up in memory.
+        if self.has_much(index, 2) {
+            self.flush_early(index).inspect_err(|error| {
+                if self.has_much(index, UNWRITTEN_MAX) {
+                    self.close(index, error);
+                }
+            })?;
         }
-        let more = {
+        if index.begin_looking_up_drops() {
+            self.look_up_drops(index).inspect_err(|_| index.look_up_drops_again())?;
+        }
+        Ok(())
+    }
+
+    /// Reads a page for indexes that read the same documents next, and meanwhile writes those of them that
+    /// have much in memory; `true` if there is more.
+    fn read_for(&self, together: &[Arc<OpenedIndex>]) -> bool {
+        let read_page = || {
             // A drop that is taken in between the reading and the taking of a page would miss its documents.
             let _one_at_a_time = self.taking.lock();
-            OpenedIndex::read_page(together, &self.store)?
+            OpenedIndex::read_page(together, &self.store)
         };
-        let finished: Vec<_> = together.iter().filter(|index| index.finish_reading()).collect();
-        if !finished.is_empty() {
-            self.flush_all()?;
-            finished.iter().try_for_each(|index| self.retire(index))?;
+        let large: Vec<_> = together.iter().filter(|index| self.has_much(index, 1)).collect();
+        let write_large = || {
+            for index in &large {
+                self.flush_early(index).unwrap_or_else(|error| index.fail(&error));
+            }
+        };
+        let read = match large.is_empty() {
+            true => read_page(),
+            false => thread::scope(|scope| {
+                let writer = thread::Builder::new().name("index-writer".to_owned());
+                // Where the system refuses a thread, one comes after the other.
+                let writing = writer.spawn_scoped(scope, write_large).inspect_err(|_| write_large());
+                let read = read_page();
+                if let Ok(writing) = writing {
+                    writing.join().unwrap_or_else(|panic| resume_unwind(panic));
+                }
+                read
+            }),
+        };
+        if let Err(error) = &read {
+            together.iter().for_each(|index| index.fail(error));
         }
-        together.iter().try_for_each(|index| self.flush_if_large(index))?;
-        Ok(more)
-    }
-
-    /// Time before which no version will come any more.
-    pub fn forgotten(&self, index: &OpenedIndex) -> u64 {
-        if index.is_ready() { index.copy.status().complete_until } else { 0 }
-    }
-
-    /// Writes what an index has in memory, if that is much. It stays complete up to the same time: later rows
-    /// may come in another order than that of their times.
-    pub fn flush_if_large(&self, index: &OpenedIndex) -> Result<(), Error> {
-        let status = index.copy.status();
-        let indexes = self.indexes.read().len().max(1);
-        let bytes_max = FLUSH_BYTES.max(FLUSH_BYTES_OF_ALL / indexes);
-        let loaded_max = (LOAD_BYTES_OF_ALL / indexes).clamp(FLUSH_BYTES, LOAD_BYTES);
-        if status.memory_bytes >= bytes_max || status.loaded_bytes >= loaded_max {
-            index.copy.flush(FlushMark { complete_until: 0, built: index.is_ready() })?;
-            index.copy.merge(self.forgotten(index))?;
+        for _ in together.iter().filter(|index| index.finish_reading()) {
+            self.schedule.lock().want();
         }
-        Ok(())
-    }
-
-    /// Writes what all indexes have in memory, and notes how far those that are ready are complete.
-    pub fn flush_all(&self) -> Result<(), Error> {
-        let indexes = self.all();
-        if indexes.is_empty() {
-            return Ok(());
-        }
-        // Rows from before this time that come from now on are noted; all that came before wait in the feed.
-        let until = Timestamp(self.store.next_timestamp().0.saturating_sub(MARGIN_US));
-        let mut done = self.feed.notes.begin_flush(until);
-        let (stale, _) = self.feed.stale.snapshot();
-        done.retain(|note, _| {
-            note.bucket().is_none_or(|bucket| !stale.iter().any(|stale| overlap(*stale, bucket)))
-        });
-        self.follower.set_own(Some(Arc::clone(&self.feed) as Arc<_>));
-        {
-            let mut taken = self.taking.lock();
-            self.settle_held(&mut taken)?;
-            taken.looked_up = taken.looked_up.max(until);
-        }
-        for index in &indexes {
-            let until = if index.is_ready() { until.0 } else { 0 };
-            index.copy.flush(FlushMark { complete_until: until, built: index.is_ready() })?;
-            while !self.feed.is_stopped() && index.copy.merge(self.forgotten(index))? {}
-        }
-        // One that was never built is built from the start after a crash.
-        if indexes.iter().all(|index| index.is_ready() || !index.copy.status().built) {
-            self.feed.notes.forget(&done);
-        }
-        *self.flushed.lock() = Instant::now();
-        Ok(())
-    }
-
-    /// Removes the indexes that this one replaces.
-    fn retire(&self, new: &Arc<OpenedIndex>) -> Result<(), Error> {
-        let _one_at_a_time = self.taking.lock();
-        let all = self.all();
-        let own = all.iter().position(|index| Arc::ptr_eq(index, new)).unwrap_or(0);
-        let (before, rest) = all.split_at(own);
-        let is_old = |index: &&Arc<OpenedIndex>| index.definition.name() == new.definition.name();
-        let (old, mut kept): (Vec<_>, Vec<_>) = before.iter().partition(is_old);
-        kept.extend(rest);
-        self.set(kept.into_iter().cloned().collect());
-        Ok(old.iter().try_for_each(|index| index.discard())?)
-    }
-
-    /// Discards an index and builds it again.
-    pub fn rebuild(&self, index: &Arc<OpenedIndex>) -> Result<(), Error> {
-        // A build of it that is under way would go on to write into the directory of the new one.
-        index.discard()?;
-        let _one_at_a_time = self.taking.lock();
-        let mut indexes = self.all();
-        indexes.retain(|known| !Arc::ptr_eq(known, index));
-        self.set(indexes.clone());
-        let fresh = OpenedIndex::open(&index.definition, &self.root, &self.cache, Timestamp(0), None)?;
-        fresh.want();
-        indexes.push(Arc::new(fresh));
-        self.set(indexes);
-        Ok(())
+        read.unwrap_or(false)
     }
 }
 

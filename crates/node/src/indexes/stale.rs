@@ -62,6 +62,15 @@ impl StaleBuckets {
         }
     }
 
+    /// These buckets are to be read, also those that were.
+    pub fn read_again(&self, buckets: &[BucketId]) {
+        let mut state = self.state.lock();
+        state.turn.begun += 1;
+        for bucket in buckets {
+            state.buckets.entry(*bucket).or_default().made += 1;
+        }
+    }
+
     /// Buckets to read: those of which no change is under way.
     pub fn idle(&self) -> Vec<StaleBucket> {
         let state = self.state.lock();
@@ -122,6 +131,13 @@ mod tests {
         assert_eq!(stale.len(), 1, "another change was made meanwhile");
         stale.mark_read(stale.idle()[0]);
         assert_eq!((stale.len(), stale.idle()), (0, Vec::new()));
+        stale.begin(&[bucket]);
+        stale.read_again(&[bucket]);
+        assert_eq!((stale.len(), stale.idle()), (1, Vec::new()), "a change is still under way");
+        stale.end(&[bucket]);
+        stale.mark_read(stale.idle()[0]);
+        stale.read_again(&[bucket]);
+        assert_eq!(stale.idle().len(), 1, "it is to be read by one that has come");
         assert!(overlap(BucketId::new(3, 5), bucket) && !overlap(BucketId::new(3, 4), bucket));
     }
 }

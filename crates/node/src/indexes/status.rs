@@ -70,6 +70,19 @@ impl NodeIndexes {
         let (waiting, stale_buckets) = (feed.waiting(), feed.stale.len());
         let of = |index: &Arc<OpenedIndex>| IndexStatus { waiting, stale_buckets, ..status(index) };
         let mut statuses: Vec<IndexStatus> = self.inner().all().iter().map(of).collect();
+        statuses.extend(self.inner().unopened().iter().map(|index| IndexStatus {
+            definition: Arc::clone(&index.definition),
+            state: IndexState::Failed,
+            progress: 0.0,
+            seconds_left: None,
+            entries: 0,
+            bytes: 0,
+            runs: 0,
+            waiting,
+            stale_buckets,
+            replaced: false,
+            reason: Some(index.reason.clone()),
+        }));
         statuses.sort_by(|one, other| one.definition.name().cmp(other.definition.name()));
         for at in 1..statuses.len() {
             if statuses[at - 1].definition.name() == statuses[at].definition.name() {
@@ -89,7 +102,7 @@ impl NodeIndexes {
 
 fn status(index: &OpenedIndex) -> IndexStatus {
     let copy = index.copy.status();
-    let reason = index.error.lock().clone();
+    let reason = index.error();
     let state = match () {
         () if reason.is_some() => IndexState::Failed,
         () if index.is_ready() => IndexState::Ready,

@@ -1,20 +1,21 @@
 //! Indexes of a store whose replicas come and go: they are what the documents say, also after a crash at any
 //! point between.
 
+mod faults;
 mod kinds;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use millrace_bucket::{BucketId, DividedGroup};
 use millrace_document::{
     Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope, DroppedScope, Timestamp,
 };
-use millrace_env::{AppendFile, ManualClock, SystemClock, WallClock};
+use millrace_env::{AppendFile, Disk, ManualClock, RealDisk, SystemClock, WallClock};
 use millrace_indexing::DocumentColumns;
 use millrace_schema::{Application, PackageFindings};
 use millrace_store::{Store, StoreOptions, StoreTuning};
@@ -22,7 +23,7 @@ use tempfile::TempDir;
 
 use super::definition::definitions;
 use super::opened::OpenedIndex;
-use super::{FollowerSwitch, IndexDefinition, IndexDifferences, NodeIndexes};
+use super::{FollowerSwitch, IndexDefinition, IndexDifferences, IndexState, NodeIndexes};
 
 const SERVICES: &str = "<services version='1.0'><content id='c' version='1.0'>
   <documents><document type='note' mode='streaming'/></documents>
@@ -82,6 +83,18 @@ impl IndexedStore {
     }
 
     fn with(directory: TempDir, clock: Arc<dyn WallClock>, application: &Application) -> Self {
+        let opened = IndexedStore::on(Arc::new(RealDisk), directory, clock, application);
+        assert!(!opened.indexes.inner().is_adoption_left(), "the indexes open");
+        opened
+    }
+
+    /// A node whose indexes are on this disk.
+    fn on(
+        disk: Arc<dyn Disk>,
+        directory: TempDir,
+        clock: Arc<dyn WallClock>,
+        application: &Application,
+    ) -> Self {
         let mut options = StoreOptions::new(directory.path());
         options.clock = clock;
         options.disk_reserve = 0;
@@ -90,9 +103,24 @@ impl IndexedStore {
             StoreTuning { tombstone_retention: Duration::from_hours(24 * 365), ..options.tuning };
         let layout = Arc::new(DocumentColumns::new(application));
         let store = Store::open(options, layout).expect("a store");
-        let indexes = NodeIndexes::new(directory.path(), &Arc::new(FollowerSwitch::new(store.clone())));
-        indexes.inner().adopt(&defined(application), Timestamp(0)).expect("the indexes open");
+        let follower = Arc::new(FollowerSwitch::new(store.clone()));
+        let indexes = NodeIndexes::new(directory.path(), &follower, disk);
+        indexes.inner().adopt(&defined(application), Timestamp(0));
         IndexedStore { directory, store, indexes }
+    }
+
+    /// Works until this is so.
+    fn poll(&self, what: &str, holds: impl Fn(&IndexedStore) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while !holds(self) {
+            assert!(Instant::now() < deadline, "{what}");
+            self.indexes.inner().step().expect("the store is read");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.indexes.statuses().iter().all(|status| status.state == IndexState::Ready)
     }
 
     /// Reads and writes until there is nothing to do.
@@ -310,6 +338,7 @@ fn an_index_that_reads_again_from_an_earlier_time_is_not_read_with_others() {
     assert_eq!(inner.feed.take().changes.len(), 1);
     let all = inner.all();
     all.iter().for_each(|index| index.read_again(None));
+    assert!(all.iter().all(|index| index.begin_looking_up_drops()), "there are none");
     let divided = OpenedIndex::reading_together(inner.all());
     assert_eq!(divided.iter().map(Vec::len).collect::<Vec<_>>(), [2], "both read the same");
     let early = all.last().expect("there are two");
@@ -345,8 +374,8 @@ fn a_page_of_a_build_ends_where_its_keys_take_much_memory() {
     let note = "schema note { document note { field tags type array<string> { indexing: attribute } } }";
     let directory = tempfile::tempdir().expect("a directory");
     let node = IndexedStore::with(directory, Arc::new(SystemClock), &application_of(&services, note));
-    // Their keys take 20 MB.
-    let (batches, documents, tags) = (4, 50, 100);
+    // Their keys take 40 MB.
+    let (batches, documents, tags) = (8, 50, 100);
     let written = now() - HOUR_US;
     let version = |number: usize| {
         let tag = |tag: usize| DocumentValue::String(format!("{number:04}{tag:03}{}", "x".repeat(993)));
@@ -429,7 +458,8 @@ fn changes_before_the_indexes_are_open_are_noted() {
         Store::open(options, layout.clone()).expect("a store")
     };
     let store = open(directory.path());
-    let indexes = NodeIndexes::new(directory.path(), &Arc::new(FollowerSwitch::new(store.clone())));
+    let follower = Arc::new(FollowerSwitch::new(store.clone()));
+    let indexes = NodeIndexes::new(directory.path(), &follower, Arc::new(RealDisk));
     move_bucket(&source.store, &store, bucket(0));
     drop(indexes);
     store.close();

@@ -176,13 +176,15 @@ impl NodeIndexes {
         Ok(has_begun)
     }
 
-    /// Discards an index and builds it again.
+    /// Discards an index and builds it again. If its files cannot be removed now, that is tried again.
     ///
     /// # Errors
-    /// There is no such index; its files cannot be removed.
+    /// There is no such index.
     pub fn rebuild(&self, name: &str) -> Result<(), Error> {
-        let index = self.inner().named(name).ok_or_else(|| self.unknown(name))?;
-        self.inner().rebuild(&index)?;
+        if !self.inner().rebuild_unopened(name) {
+            let index = self.inner().newest(name).ok_or_else(|| self.unknown(name))?;
+            self.inner().rebuild(&index);
+        }
         self.inner().feed.wake();
         Ok(())
     }
@@ -217,7 +219,7 @@ impl NodeIndexes {
     ///
     /// # Errors
     /// Those of [`NodeIndexes::check`]; the request names an index that is not ready; there are too many
-    /// candidates; a file cannot be read.
+    /// candidates; a file of an index that the request names cannot be read.
     pub fn narrow(
         &self,
         plan: &Plan,
@@ -236,7 +238,13 @@ impl NodeIndexes {
                 // Groups of the whole store can have documents in any bucket.
                 return Ok(None);
             }
-            let narrowed = self.narrow_once(plan, &choice, &QueriedBuckets::new(within, &buckets), first)?;
+            let queried = QueriedBuckets::new(within, &buckets);
+            let narrowed = self.narrow_once(plan, &choice, &queried, first);
+            let narrowed = match narrowed.inspect_err(|error| self.inner().note_damage(error)) {
+                // The documents are there.
+                Err(Error::Index(_)) if choice == IndexChoice::Automatic => None,
+                narrowed => narrowed?,
+            };
             // Buckets that became stale meanwhile may have been read while their entries changed.
             if stale.turn() == turn {
                 return Ok(narrowed);
@@ -260,7 +268,11 @@ impl NodeIndexes {
             _ => {
                 let all = self.inner().all();
                 let usable = all.iter().filter(|index| index.is_ready());
-                usable.filter_map(|index| self.access(index, plan, buckets, limit).ok()).collect()
+                let access = |index: &Arc<OpenedIndex>| {
+                    let accessed = self.access(index, plan, buckets, limit);
+                    accessed.inspect_err(|error| self.inner().note_damage(error)).ok()
+                };
+                usable.filter_map(access).collect()
             }
         };
         let Some(access) = accesses.into_iter().min_by_key(|access| access.candidates) else {
@@ -321,19 +333,21 @@ impl NodeIndexes {
         })
     }
 
-    /// Error for an index that does not exist.
+    /// Error for an index that does not exist, or is not open.
     pub(super) fn unknown(&self, name: &str) -> Error {
+        let unopened = self.inner().unopened();
+        if let Some(index) = unopened.iter().find(|index| index.definition.name() == name) {
+            return Error::IndexNotReady(format!("index '{name}' has failed: {}", index.reason));
+        }
         let all = self.inner().all();
         let hint = millrace_schema::did_you_mean(name, all.iter().map(|index| index.definition.name()));
         Error::NotFound(format!("no index '{name}'{hint}: declare it in <index-service> of services.xml"))
     }
 
     fn check_named(&self, name: &str, plan: &Plan) -> Result<(), Error> {
-        let index = self.inner().named(name).ok_or_else(|| {
-            let Error::NotFound(reason) = self.unknown(name) else {
-                unreachable!("an unknown index is not found")
-            };
-            Error::parameter("index.use", reason)
+        let index = self.inner().named(name).ok_or_else(|| match self.unknown(name) {
+            Error::NotFound(reason) => Error::parameter("index.use", reason),
+            other => other,
         })?;
         if let Err(reason) = conditions(&index.definition, plan) {
             return Err(Error::parameter(

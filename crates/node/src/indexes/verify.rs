@@ -34,8 +34,13 @@ impl NodeIndexes {
     /// written meanwhile are looked at once more; those of stale buckets are not compared.
     ///
     /// # Errors
-    /// There is no such index; it is not ready; a file cannot be read or is damaged.
+    /// There is no such index; it is not ready; a file cannot be read or is damaged. A damaged index is built
+    /// again.
     pub fn verify(&self, name: &str) -> Result<IndexDifferences, Error> {
+        self.compare(name).inspect_err(|error| self.inner().note_damage(error))
+    }
+
+    fn compare(&self, name: &str) -> Result<IndexDifferences, Error> {
         let index = self.ready(name)?;
         for _ in 0..MENDED_MAX {
             if !self.inner().reread_stale()? {

@@ -28,12 +28,10 @@ impl LocalReindexings {
     pub fn open(directory: &Path) -> Result<Self, StartError> {
         let path = directory.join(FILE);
         let types = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| StartError::Directory {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| StartError::Reindexing {
                 path: path.clone(),
-                source: io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("{error}; remove the file, and mark what was to be reindexed again"),
-                ),
+                reason: error.to_string(),
+                cure: "remove the file, and mark what was to be reindexed again",
             })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => ReindexedTypes::default(),
             Err(source) => return Err(StartError::Directory { path, source }),

@@ -393,7 +393,7 @@ impl PlanTrace {
     fn new(deployment: &CompiledApplication, query: &Query, searches: &[Arc<PreparedSearch>]) -> Self {
         let tokens = &deployment.application.container.special_tokens;
         let item = searches.first().map(|search| parsed(query, &[&search.plan().schema], tokens));
-        let named = query.parameters.get("queryProfile").cloned();
+        let named = query.parameters.get("queryProfile").filter(|name| !name.is_empty()).cloned();
         PlanTrace {
             profile: named.or_else(|| {
                 deployment.application.query_profiles.has_default().then(|| "default".to_owned())

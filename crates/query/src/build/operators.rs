@@ -237,26 +237,32 @@ impl ItemBuilder<'_> {
         let scope = &scope.inside(text);
         let default = QueryGrammar { syntax, ..self.context.input_grammar };
         let annotations: ItemAnnotations = self.annotations(scope)?;
+        let allow_empty = self.flag(scope, "allowEmpty", false)?;
+        let is_missing =
+            matches!(&text.form, SyntaxForm::Parameter(name) if self.parameter(text.at, name).is_err());
+        let words = if allow_empty && is_missing { String::new() } else { self.text(text)?.text };
         let term = |annotations| {
             Ok(QueryItem::Term {
                 field: field.to_owned(),
-                text: TermText::from(self.text(text)?.text.as_str()),
+                text: TermText::from(words.as_str()),
                 matching: self.matching(scope)?,
                 annotations,
             })
         };
         let grammar = match self.grammar(scope, default)? {
+            TextReading::Grammar(grammar) => grammar,
+            // An empty text is left out, with any reading of words.
+            _ if allow_empty && words.is_empty() => default,
             TextReading::Raw => return term(ItemAnnotations { implicit_transforms: false, ..annotations }),
             TextReading::Segment => return term(annotations),
-            TextReading::Grammar(grammar) => grammar,
         };
         let near = matches!(grammar.composite, WordComposite::Near | WordComposite::OrderedNear);
         Ok(QueryItem::Text(UserText {
             field: field.to_owned(),
-            text: self.text(text)?.text,
+            text: words,
             grammar,
             filter: None,
-            allow_empty: self.flag(scope, "allowEmpty", false)?,
+            allow_empty,
             target_hits: self.target_hits(scope)?.unwrap_or(TARGET_HITS),
             distance: if near {
                 self.count(scope, "distance")?.unwrap_or(NEAR_DISTANCE)

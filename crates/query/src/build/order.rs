@@ -7,13 +7,13 @@ use crate::{QuerySortKey, SortOrder};
 /// The sort key of a name or call with its annotations.
 pub(crate) fn sort_key(
     node: &SyntaxNode,
-    order: Option<SortOrder>,
+    order: SortOrder,
     context: &BuildContext<'_>,
 ) -> Built<QuerySortKey> {
     let builder = ItemBuilder { context };
     let scope = &ROOT.inside(node);
     let mut key = from_call(node)?;
-    key.order = order;
+    key.order = Some(order);
     if let Some(function) = builder.string(scope, "function")? {
         let mut arguments = Vec::new();
         if let Some(locale) = builder.string(scope, "locale")? {

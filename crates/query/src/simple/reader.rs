@@ -299,6 +299,7 @@ impl<'a> SimpleReader<'a> {
         })
     }
 
+    /// A value that was read in one piece, with any characters in it.
     fn value(
         &self,
         field: &str,
@@ -306,7 +307,7 @@ impl<'a> SimpleReader<'a> {
         matching: TermMatch,
         annotations: ItemAnnotations,
     ) -> Option<QueryItem> {
-        let text = TermText::from(value);
+        let text = TermText { together: true, ..TermText::from(value) };
         (!value.is_empty()).then(|| QueryItem::Term { field: field.to_owned(), text, matching, annotations })
     }
 

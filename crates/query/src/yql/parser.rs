@@ -126,16 +126,15 @@ impl<'a> YqlParser<'a> {
     }
 
     /// Sort keys of `order by`, each a name or call with its annotations.
-    fn order(&mut self) -> Parsed<Vec<(SyntaxNode, Option<SortOrder>)>> {
+    fn order(&mut self) -> Parsed<Vec<(SyntaxNode, SortOrder)>> {
         let mut keys = Vec::new();
         loop {
             let node = self.annotated(Self::sort_object)?;
             let order = if self.take_keyword("desc")? {
-                Some(SortOrder::Descending)
-            } else if self.take_keyword("asc")? {
-                Some(SortOrder::Ascending)
+                SortOrder::Descending
             } else {
-                None
+                self.take_keyword("asc")?;
+                SortOrder::Ascending
             };
             keys.push((node, order));
             if !self.take_mark(",")? {

@@ -69,7 +69,8 @@ impl RankFeature for WholeMatch {
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let searched = |field: &&WholeField| !terms_of(request.plan, &field.name).is_empty();
         let searched: Vec<&WholeField> = self.0.iter().filter(searched).collect();
-        let total: f64 = searched.iter().map(|field| field.weight).sum();
+        // The sum of no weights is -0.0 by itself.
+        let total = searched.iter().fold(0.0, |total, field| total + field.weight);
         let mut degrees: Vec<(f64, Box<dyn FeatureExecutor + 'q>)> = searched
             .into_iter()
             .filter_map(|field| Some((field.weight, field.degree.as_ref()?.bind(request))))

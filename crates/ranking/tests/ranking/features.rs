@@ -436,6 +436,17 @@ fn all_searched_fields_together() {
     check("match.totalWeight", [300.0; 3]);
     check("match - (fieldMatch(title) + fieldMatch(notes) + attributeMatch(tags)) / 3", [0.0; 3]);
     refused("match.nothing", "match has the outputs");
+    // Where no field is searched, they are 0, not -0.
+    let unsearched = |mut plan: Plan| {
+        plan.root = PlanNode::True;
+        plan.leaves.clear();
+        plan.terms.clear();
+        plan
+    };
+    for feature in ["match", "match.totalWeight"] {
+        let above = scores_of(&format!("if (1 / {feature} > 0, 1, 0)"), unsearched).unwrap();
+        assert_eq!(above, vec![1.0; above.len().max(1)], "{feature}");
+    }
 }
 
 #[test]

@@ -84,7 +84,10 @@ impl RankModelEvaluation for SumEvaluation {
 
 fn model(inputs: &[(&str, &str)]) -> OnnxModelConfig {
     OnnxModelConfig {
-        file: SourcedText { value: ModelFile::Path("models/m.onnx".to_owned()), position: sourced("").position },
+        file: SourcedText {
+            value: ModelFile::Path("models/m.onnx".to_owned()),
+            position: sourced("").position,
+        },
         inputs: inputs.iter().map(|(name, source)| ((*name).to_owned(), sourced(source))).collect(),
         outputs: vec![("other:0".to_owned(), "second".to_owned())],
         execution: ModelExecution::default(),

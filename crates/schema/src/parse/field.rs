@@ -40,7 +40,7 @@ pub(super) static FIELD: KeywordTable<FieldDecl> = KeywordTable {
             |cursor, word, field| matching::properties(cursor, &word, |cursor, word| WEIGHTED_SET.read(cursor, word, field));
         "alias", "alias: name", "Another name of the field in queries.", |cursor, _, field| alias(cursor, field);
         "query-command", "query-command: phrase-segmenting",
-            "Typed words that punctuation joins are a phrase: phrase-segmenting. Others have no effect.",
+            "phrase-segmenting: typed words that punctuation joins are a phrase. exact, word: typed text is one value, up to the text after exact, or a blank. Others have no effect.",
             |cursor, _, field| { field.query_commands.push(query_command(cursor)?); Ok(()) };
         // Fields are identified by name; numbers are not needed.
         "id", "id: 1001", "No effect: fields are identified by name.",
@@ -102,7 +102,7 @@ pub(super) static FIELDSET: KeywordTable<FieldsetDecl> = KeywordTable {
         "match", "match: word", "How query words match, if the fields differ.",
             |cursor, word, fieldset| matching::matching(cursor, &word, &mut fieldset.matching);
         "query-command", "query-command: phrase-segmenting",
-            "Typed words that punctuation joins are a phrase: phrase-segmenting. Others have no effect.", fieldset_command;
+            "phrase-segmenting: typed words that punctuation joins are a phrase. exact, word: typed text is one value, up to the text after exact, or a blank. Others have no effect.", fieldset_command;
     },
 };
 
@@ -262,7 +262,10 @@ fn fieldset_command(
     fieldset: &mut FieldsetDecl,
 ) -> Result<(), Error> {
     let command = query_command(cursor)?;
-    if !command.starts_with("phrase-segmenting") {
+    let has_effect = command.starts_with("phrase-segmenting")
+        || command.starts_with("exact ")
+        || matches!(command.as_str(), "exact" | "word");
+    if !has_effect {
         cursor
             .warn(&word.position, &format!("query-command '{command}' has no effect: no searcher reads it"));
     }

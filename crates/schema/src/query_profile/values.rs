@@ -106,7 +106,8 @@ impl QueryProfiles {
 
     /// The profile that a request names, or the profile `default`, if there is one.
     fn asked_profile(&self, request: &BTreeMap<String, String>) -> Result<Option<&WrittenProfile>, Error> {
-        let Some(name) = request.get("queryProfile") else { return Ok(self.profile("default")) };
+        let name = request.get("queryProfile").filter(|name| !name.is_empty());
+        let Some(name) = name else { return Ok(self.profile("default")) };
         let found = self.profile(name).ok_or_else(|| {
             let only = match self.names() {
                 names if names.is_empty() => "; the application has no query profiles".to_owned(),

@@ -8,8 +8,8 @@ use super::{FILE, document_size, embedder, embedder_settings, language, number, 
 use crate::package::Files;
 use crate::suggest::one_of;
 use crate::{
-    ContainerCluster, EmbedderConfig, Error, FieldGenerator, LanguageModelConfig, ModelExecution,
-    PackageFindings, SearchChain, xml,
+    BoundHandler, ContainerCluster, EmbedderConfig, Error, FieldGenerator, HandlerBinding,
+    LanguageModelConfig, ModelExecution, PackageFindings, SearchChain, xml,
 };
 
 /// A container cluster, without invalid parts.
@@ -41,6 +41,7 @@ pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut PackageFind
         port: port.and_then(|(server, port)| findings.ok_or_report(number(server, port))),
         search: xml::child(node, "search").is_some(),
         document_api: document_api.is_some(),
+        bindings: bindings(node, findings),
         assistants: handlers.contains(&ASSISTANTS),
         limits_rates: searchers().any(|searcher| class_of(searcher) == RATE_LIMITING),
         checks_encoding: searchers().any(|searcher| class_of(searcher) == CHECKING),
@@ -53,9 +54,42 @@ pub(super) fn read(node: Node<'_, '_>, files: &Files, findings: &mut PackageFind
         special_tokens: findings.ok_or_report(special_tokens).unwrap_or_default(),
         // Those of all clusters are read together.
         clients: None,
+        version: String::new(),
         model_evaluation: xml::child(node, "model-evaluation")
             .and_then(|node| findings.ok_or_report(model_evaluation(node))),
     }
+}
+
+/// Paths to which the container binds its handlers.
+fn bindings(node: Node<'_, '_>, findings: &mut PackageFindings) -> Vec<HandlerBinding> {
+    let mut all = Vec::new();
+    for (name, handler) in [
+        ("search", BoundHandler::Search),
+        ("document-api", BoundHandler::Documents),
+        // No other handlers are accepted.
+        ("handler", BoundHandler::Assistants),
+    ] {
+        for element in xml::named(node, name).flat_map(|handler| xml::named(handler, "binding")) {
+            let path = findings.ok_or_report(bound_path(element, handler));
+            all.extend(path.map(|path| HandlerBinding { handler, path }));
+        }
+    }
+    all
+}
+
+/// The path of an address such as `http://*/find/*`; paths of documents stand behind a directory.
+fn bound_path(element: Node<'_, '_>, handler: BoundHandler) -> Result<String, Error> {
+    let text = xml::content(element);
+    let place = text.split_once("://").map(|(_, place)| place);
+    let Some(path) = place.and_then(|place| Some(&place[place.find('/')?..])) else {
+        return xml::invalid(
+            FILE,
+            element,
+            format!("the binding '{text}' has no path: write http://*/find/*"),
+        );
+    };
+    let needs_end = handler == BoundHandler::Documents && !path.ends_with('/');
+    Ok(if needs_end { format!("{path}/") } else { path.to_owned() })
 }
 
 /// Components of a container, and the chains that use them.

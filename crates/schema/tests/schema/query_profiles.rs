@@ -60,6 +60,7 @@ fn profiles_inherit_and_nest() {
         "hits!=5 ranking.profile=recent timeout=1s user.hits=20 user.timeout=1s x=1"
     );
     assert_eq!(values(&all, "queryProfile=second"), "timeout=9s x=1");
+    assert_eq!(values(&all, "queryProfile="), values(&all, ""), "the default one");
     assert_eq!(values(&all, "user=ref:other"), "hits!=5 ranking.profile=recent timeout=1s user.age=7 x=1");
     // It takes the place of the whole part, and of values that are written out.
     let written = "<query-profile id='default'><field name='user.hits'>3</field><field name='text'>%{user.hits}.</field></query-profile>";

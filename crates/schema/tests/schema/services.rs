@@ -647,6 +647,25 @@ fn a_package_without_its_files_says_which() {
 }
 
 #[test]
+fn words_of_the_query_have_the_markup_of_the_container() {
+    let tag = |inside: &str| format!("<config name='container.qr-searchers'><tag>{inside}</tag></config>");
+    let bold = tag("<bold><open>&lt;b&gt;</open><close/></bold>");
+    let separator = tag("<separator> ... </separator>");
+    for container in
+        [format!("<search>{bold}</search>{separator}"), format!("<search>{separator}</search>{bold}")]
+    {
+        let services = format!("<services><container id='a'>{container}</container>{MAIL}</services>");
+        let application = application(&services, &[]).unwrap();
+        let markup = &application.content[0].snippets.markup;
+        let texts = [&markup.open, &markup.close, &markup.separator].map(|text| text.as_deref());
+        assert_eq!(texts, [Some("<b>"), Some(""), Some("...")], "{container}");
+        let warned = application.warnings.iter().any(|warning| warning.contains("config"));
+        assert!(!warned, "{:?}", application.warnings);
+    }
+    refuses(&format!("<services>{}{MAIL}</services>", tag("<bald/>")), "unknown setting <bald>");
+}
+
+#[test]
 fn snippets_have_their_lengths() {
     let config =
         |inside: &str| format!("<config name='vespa.config.search.summary.juniperrc'>{inside}</config>");

@@ -1,12 +1,15 @@
 //! Positions of the query's words in a text.
+//!
+//! Words that begin unlike all words of the query are only counted. The others are compared, each different
+//! one once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_linguistics::{FieldAnalyzer, TextToken, WordBuffers};
+use millrace_linguistics::{FieldAnalyzer, TextToken, WordBeginnings, WordBuffers};
 use millrace_plan::{LeafId, Plan, PlanNode, Predicate};
-use millrace_schema::{SnippetLengths, SnippetSettings};
+use millrace_schema::{SnippetLengths, SnippetSettings, SummaryMarkup};
 
 use super::SummaryError;
 use super::nearness::HighlightNearness;
@@ -15,8 +18,8 @@ use super::snippet::WordOccurrence;
 use super::snippet::candidates::{SnippetNearness, SnippetPart, SnippetQuery};
 use super::terms::QueryTerms;
 
-/// Tokens of a text between two questions if it is time to stop.
-const TOKENS_PER_STOP: usize = 1 << 14;
+/// Bytes of a text between two questions if it is time to stop.
+const BYTES_PER_STOP: usize = 64 << 10;
 
 /// Terms of one word of a text that snippets take into account.
 const TERMS_PER_WORD: usize = 256;
@@ -62,6 +65,16 @@ impl HighlightStyle {
         }
     }
 
+    /// The style with the markup of the application.
+    fn with_markup(self, markup: &SummaryMarkup) -> Self {
+        HighlightStyle {
+            open: markup.open.clone().unwrap_or(self.open),
+            close: markup.close.clone().unwrap_or(self.close),
+            separator: markup.separator.clone().unwrap_or(self.separator),
+            ..self
+        }
+    }
+
     /// The same style without markup of query words.
     pub(crate) fn without_marks(&self) -> Self {
         HighlightStyle { open: String::new(), close: String::new(), ..self.clone() }
@@ -80,9 +93,9 @@ pub struct HighlightStyles {
 impl HighlightStyles {
     /// The default styles, with the settings of the application.
     pub fn of(settings: &SnippetSettings) -> Self {
-        let styles =
-            settings.fields.iter().map(|(field, lengths)| (field.clone(), HighlightStyle::of(lengths)));
-        HighlightStyles { usual: HighlightStyle::of(&settings.usual), fields: styles.collect() }
+        let style = |lengths: &SnippetLengths| HighlightStyle::of(lengths).with_markup(&settings.markup);
+        let fields = settings.fields.iter().map(|(field, lengths)| (field.clone(), style(lengths)));
+        HighlightStyles { usual: style(&settings.usual), fields: fields.collect() }
     }
 
     /// The same styles without markup of query words.
@@ -124,6 +137,7 @@ impl Default for HighlightStyle {
 pub(crate) struct FieldHighlighter {
     analyzer: FieldAnalyzer,
     terms: QueryTerms,
+    beginnings: WordBeginnings,
     near: Vec<HighlightNearness>,
     /// The terms of `near`.
     near_terms: HashSet<usize>,
@@ -201,8 +215,8 @@ impl FieldHighlighter {
         }
         let near_terms: HashSet<usize> = near.iter().flat_map(HighlightNearness::terms).collect();
         let terms = terms.finish(&near_terms);
-        let outcomes = WordOutcomes::default();
-        Ok(FieldHighlighter { analyzer, terms, near, near_terms, index_of, outcomes })
+        let (beginnings, outcomes) = (terms.beginnings(&analyzer), WordOutcomes::default());
+        Ok(FieldHighlighter { analyzer, terms, beginnings, near, near_terms, index_of, outcomes })
     }
 
     /// Number of the terms.
@@ -246,34 +260,35 @@ impl FieldHighlighter {
             .map_or(WordOutcome::Unmatched, |matched| WordOutcome::Matched(Arc::new(matched)))
     }
 
-    /// Calls `sink` with each token of a text and its outcome, in order. Tokens for which `skip` is true are
-    /// passed over.
+    /// Calls `sink` with words of a text and their outcomes, in order, and the number of words before each:
+    /// with all that match or have no token, and some others. Returns the number of words. `skip` is that of
+    /// [`FieldAnalyzer::admitted_words`].
     fn each_outcome(
         &self,
         text: &str,
-        mut sink: impl FnMut(Range<usize>, WordOutcome),
-        mut skip: impl FnMut() -> bool,
-    ) {
+        mut skip: impl FnMut(usize) -> bool,
+        mut sink: impl FnMut(usize, Range<usize>, WordOutcome),
+    ) -> usize {
         if !self.analyzer.is_by_word() {
-            return self.analyzer.tokens(text, |token| {
-                if !skip() {
-                    sink(token.range.clone(), self.compare(&token));
+            let mut count = 0;
+            self.analyzer.tokens(text, |token| {
+                if !skip(token.range.len()) {
+                    sink(count, token.range.clone(), self.compare(&token));
+                    count += 1;
                 }
             });
+            return count;
         }
         let mut buffers = WordBuffers::default();
         let mut outcomes = self.outcomes.remembered();
-        self.analyzer.words(text, |range| {
-            if skip() {
-                return;
-            }
+        self.analyzer.admitted_words(text, &self.beginnings, skip, |before, range| {
             let word = &text[range.clone()];
             let outcome = outcomes.get(word, || {
                 let compared = self.analyzer.word_token(word, &mut buffers, |token| self.compare(&token));
                 compared.unwrap_or(WordOutcome::NoToken)
             });
-            sink(range, outcome);
-        });
+            sink(before, range, outcome);
+        })
     }
 
     /// The tokens of a text that match words of the query, and the rest of [`TextMarks`] without them; `None`
@@ -285,33 +300,38 @@ impl FieldHighlighter {
     ) -> Option<(Vec<HighlightCandidate>, TextMarks)> {
         let mut candidates: Vec<HighlightCandidate> = Vec::new();
         let mut parts: Vec<Range<usize>> = Vec::new();
-        let (mut index, mut number, mut stopped, mut left) = (0, 0, false, TOKENS_PER_STOP);
-        let outcome_of = |token: Range<usize>, outcome: WordOutcome| match outcome {
-            WordOutcome::NoToken => {}
-            WordOutcome::Unmatched => {
-                index += 1;
-                number += 1;
+        let (mut stopped, mut left) = (false, BYTES_PER_STOP);
+        let skip = |bytes: usize| {
+            left = left.saturating_sub(bytes);
+            if left == 0 {
+                stopped = stopped || stop();
+                left = BYTES_PER_STOP;
             }
+            stopped
+        };
+        // Words without a token, and tokens beside parts of tokens.
+        let (mut missing, mut beside) = (0, 0);
+        let words = self.each_outcome(text, skip, |before, token, outcome| match outcome {
+            WordOutcome::NoToken => missing += 1,
+            WordOutcome::Unmatched => {}
             WordOutcome::Matched(matched) => {
+                let index = before - missing;
                 let range = token.start + matched.part.start..token.start + matched.part.end;
-                number += usize::from(token.start < range.start);
-                candidates.push(HighlightCandidate { range: range.clone(), index, number, matched });
-                index += 1;
-                number += 1 + usize::from(range.end < token.end);
+                beside += usize::from(token.start < range.start);
+                candidates.push(HighlightCandidate {
+                    range: range.clone(),
+                    index,
+                    number: index + beside,
+                    matched,
+                });
+                beside += usize::from(range.end < token.end);
                 if range != token {
                     parts.push(range);
                 }
             }
-        };
-        self.each_outcome(text, outcome_of, || {
-            left -= 1;
-            if left == 0 {
-                stopped = stopped || stop();
-                left = TOKENS_PER_STOP;
-            }
-            stopped
         });
-        (!stopped).then(|| (candidates, TextMarks { tokens: number, parts, ..TextMarks::default() }))
+        let tokens = words - missing + beside;
+        (!stopped).then(|| (candidates, TextMarks { tokens, parts, ..TextMarks::default() }))
     }
 
     /// Matches of all terms, in order.
@@ -481,3 +501,6 @@ pub(crate) fn bolded(
     }
     out.push_str(&text[at..range.end]);
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::iter;
 use std::ops::Range;
 
-use millrace_linguistics::TextToken;
+use millrace_linguistics::{FieldAnalyzer, TextToken, WordBeginnings};
 use millrace_matching::{PositionBits, PositionSet, WordMatcher};
 use millrace_plan::WordPattern;
 
@@ -103,6 +103,13 @@ impl QueryTerms {
     /// The number of words of a term.
     pub fn length(&self, term: usize) -> usize {
         self.terms[term].len()
+    }
+
+    /// The beginnings of the words that match in texts of this analyzer.
+    pub fn beginnings(&self, analyzer: &FieldAnalyzer) -> WordBeginnings {
+        let of_patterns = self.patterns.iter().map(|(_, matcher)| matcher.prefix());
+        let written = self.written.keys().map(String::as_str).chain(of_patterns);
+        analyzer.beginnings(self.stems.keys().map(String::as_str), written)
     }
 
     /// The query words that a token matches; `None` if there are none.

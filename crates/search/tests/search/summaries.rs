@@ -8,7 +8,7 @@ use millrace_document::DocumentValue;
 use millrace_plan::{Plan, PlanContext};
 use millrace_query::{Query, QueryLimits};
 use millrace_result::FieldValue;
-use millrace_schema::{Application, Schema, SnippetLengths};
+use millrace_schema::{Application, Schema, SnippetLengths, SnippetSettings, SummaryMarkup};
 use millrace_search::{HighlightStyle, HighlightStyles, SummaryFields, SummaryFiller, fill};
 use millrace_tensor::Tensor;
 use proptest::prelude::*;
@@ -452,6 +452,11 @@ fn bolding_can_be_switched_off_and_styled() {
     let filler = SummaryFiller::new(&on, None, &style.into()).expect("the plan is right");
     let fields = filler.fill(&view, &[(0, 0)]).expect("it can be filled");
     assert_eq!(field(&fields[0], "subject"), "Meetings about the *Budget*: meeting <today>");
+    let markup = SummaryMarkup { open: Some("[".to_owned()), close: Some("]".to_owned()), separator: None };
+    let settings = SnippetSettings { markup, ..SnippetSettings::default() };
+    let filler = SummaryFiller::new(&on, None, &HighlightStyles::of(&settings)).expect("the plan is right");
+    let fields = filler.fill(&view, &[(0, 0)]).expect("it can be filled");
+    assert_eq!(field(&fields[0], "subject"), "Meetings about the [Budget]: meeting <today>");
 }
 
 #[test]

@@ -35,6 +35,7 @@ impl ServeArguments {
             model_idle: seconds(self.model_idle_s, defaults.model_idle),
             plain_paths: self.plain_paths,
             sync_delay: self.sync_delay_ms.map_or(defaults.sync_delay, Duration::from_millis),
+            disk: defaults.disk,
             data_dir: defaults.data_dir,
         })
     }

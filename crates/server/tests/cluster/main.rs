@@ -3,6 +3,7 @@
 #[path = "../../../trust/tests/support/mod.rs"]
 mod certificates;
 mod clients;
+mod damage;
 mod elastic_types;
 mod erasure;
 mod full_disk;

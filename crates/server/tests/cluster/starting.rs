@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::nodes::{TestEtcd, node, node_with, until};
-use crate::support::{MILLRACE, NOTE, SERVICES, free_port, write_files};
+use crate::support::{MILLRACE, NOTE, SERVICES, TestServer, free_port, write_files};
 
 #[test]
 fn a_package_that_cannot_work_is_not_published() {
@@ -38,8 +38,7 @@ fn a_package_that_cannot_work_is_not_published() {
 #[test]
 fn a_node_that_others_cannot_reach_is_warned_of() {
     let Some(etcd) = TestEtcd::start() else { return };
-    let warnings =
-        |server: &crate::support::TestServer| server.get("/state/v1/cluster").1["warnings"].to_string();
+    let warnings = |server: &TestServer| server.get("/state/v1/cluster").1["warnings"].to_string();
     let everywhere = node_with(&etcd, "a", &[("MILLRACE_LISTEN", "0.0.0.0"), ("MILLRACE_INSECURE", "true")]);
     assert!(warnings(&everywhere).contains("start it with --advertise"), "{}", warnings(&everywhere));
     let named =
@@ -48,4 +47,19 @@ fn a_node_that_others_cannot_reach_is_warned_of() {
     for server in [node_with(&etcd, "b", &named), node(&etcd, "c")] {
         until("no warnings", &"[]".to_owned(), || warnings(&server));
     }
+}
+
+/// An application comes to the nodes one after another, and commands may be sent to any of them.
+#[test]
+fn waiting_for_the_cluster_begins_before_its_application_is_there() {
+    let Some(etcd) = TestEtcd::start() else { return };
+    let nodes = ["a", "b"].map(|name| node(&etcd, name));
+    let early = nodes[1].millrace(&["cluster", "wait", "--timeout", "0"]);
+    let said = String::from_utf8_lossy(&early.stdout).into_owned();
+    assert_eq!(early.status.code(), Some(1), "{early:?}");
+    assert!(said.contains("not yet after 0 seconds") && said.contains("deploy an application"), "{said}");
+    until("deployed", &200, || nodes[0].deploy(&[("services.xml", SERVICES), ("schemas/note.sd", NOTE)]).0);
+    let waited = nodes[1].millrace(&["cluster", "wait"]);
+    assert!(waited.status.success(), "{waited:?}");
+    until("it serves", &true, || nodes[1].millrace(&["status"]).status.success());
 }

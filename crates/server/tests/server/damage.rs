@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{self, TestServer, poll};
+use crate::support::{self, NOTE, SERVICES, TestServer, poll};
 
 const GROUPS: usize = 8;
 const DOCUMENTS: usize = 20;
@@ -111,4 +111,101 @@ fn a_bit_in_the_manifest_or_in_the_log_keeps_the_server_from_starting() {
     }
     server.start_again();
     assert_eq!(server.get("/document/v1/n/note/group/ann/2").1["fields"]["stars"], 2);
+}
+
+#[test]
+fn an_index_that_cannot_be_read_is_built_again() {
+    let mut server = TestServer::start();
+    let index =
+        "<index-service><index name='by-stars' document='note'><key field='stars'/></index></index-service>";
+    let services = SERVICES.replace("</documents>", &format!("</documents>{index}"));
+    let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
+    assert_eq!(status, 200, "{answer}");
+    server.put("/document/v1/n/note/group/ann/1", "{\"stars\":1}");
+    assert!(server.millrace(&["index", "wait"]).status.success());
+    server.terminate();
+    let entries = std::fs::read_dir(server.data_dir().join("indexes")).expect("there are indexes");
+    let manifest = entries
+        .map(|entry| entry.expect("it can be listed").path().join("manifest"))
+        .find(|manifest| manifest.is_file())
+        .expect("an index");
+    std::fs::remove_file(&manifest).expect("it is there");
+    std::fs::create_dir(&manifest).expect("reading it fails, as on a disk with errors");
+    server.start_again();
+    assert!(server.millrace(&["index", "wait"]).status.success());
+    let asked = [
+        ("yql", "select * from note where stars = 1"),
+        ("streaming.selection", "true"),
+        ("index.use", "by-stars"),
+        ("timeout", "60s"),
+    ];
+    let (_, answer) = server.query(&asked);
+    assert_eq!(answer["root"]["fields"]["totalCount"], json!(1), "{answer}");
+}
+
+/// Documents of one type cannot be read; the index of the other type is built all the same.
+#[test]
+fn an_index_that_fails_keeps_no_other_from_being_built() {
+    let mut server = TestServer::start();
+    let memo = NOTE.replace("note", "memo");
+    let indexes = "<document type='memo' mode='streaming'/></documents><index-service>\
+                   <index name='by-memo' document='memo'><key field='stars'/></index>\
+                   <index name='by-note' document='note'><key field='stars'/></index></index-service>";
+    let services = SERVICES.replace("</documents>", indexes);
+    let files = [("services.xml", &*services), ("schemas/note.sd", NOTE), ("schemas/memo.sd", &*memo)];
+    let (status, answer) = server.deploy(&files);
+    assert_eq!(status, 200, "{answer}");
+    for document_type in ["memo", "note"] {
+        server.put(&format!("/document/v1/n/{document_type}/group/ann/1"), "{\"stars\":1}");
+    }
+    // Both are in one file from then on.
+    assert!(server.millrace(&["snapshot", "create", "sealed"]).status.success());
+    server.terminate();
+    std::fs::remove_dir_all(server.data_dir().join("indexes")).expect("they are built again");
+    for path in segments(&server) {
+        let mut bytes = std::fs::read(&path).expect("a segment");
+        // The first byte of the first type.
+        bytes[64] ^= 1;
+        std::fs::write(&path, bytes).expect("the segment can be written");
+    }
+    server.start_again();
+    let shown = |arguments: &[&str]| String::from_utf8_lossy(&server.millrace(arguments).stdout).into_owned();
+    let line = |name: &str| {
+        let list = shown(&["index", "list"]);
+        list.lines().find(|line| line.starts_with(name)).map(str::to_owned).unwrap_or_default()
+    };
+    poll("the other is built", || line("by-note").contains("ready") && line("by-memo").contains("failed"));
+    let waited = shown(&["index", "wait", "--timeout", "0.01"]);
+    assert!(waited.contains("not ready yet: by-memo\nby-memo: "), "{waited}");
+    assert!(waited.contains(".seg: damaged at byte 64"), "{waited}");
+}
+
+#[test]
+fn the_doctor_finds_what_keeps_the_application_from_starting() {
+    let mut server = TestServer::with_notes();
+    server.terminate();
+    let application = server.data_dir().join("application");
+    for (name, cure) in [
+        ("active", "deploy the application again"),
+        ("1.zip", "deploy the application again"),
+        ("1.drops", "or {} in it"),
+        ("reindexing", "remove the file"),
+    ] {
+        let path = application.join(name);
+        let good = std::fs::read(&path).expect("the file is there");
+        std::fs::write(&path, &good[..good.len() / 2]).expect("the file can be written");
+        let refused = std::process::Command::new(support::MILLRACE)
+            .args(["serve", "--port", "0", "--config-port", "0", "--data-dir"])
+            .arg(server.data_dir())
+            .output()
+            .expect("the binary runs");
+        let checked = server.millrace(&["doctor", server.data_dir().to_str().expect("a path of text")]);
+        for (output, said) in [(&refused, &refused.stderr), (&checked, &checked.stdout)] {
+            let said = String::from_utf8_lossy(said);
+            assert_eq!(output.status.code(), Some(1), "{name}: {said}");
+            assert!(said.contains(&*path.to_string_lossy()) && said.contains(cure), "{name}: {said}");
+        }
+        std::fs::write(&path, &good).expect("the file can be written");
+    }
+    server.start_again();
 }

@@ -97,6 +97,18 @@ fn media_types_that_are_not_json_are_refused() {
 }
 
 #[test]
+fn answers_repeat_the_name_that_a_client_gave_its_request() {
+    let server = TestServer::start();
+    let name = HeaderName::from_static("x-opaque-id");
+    for path in ["/elastic/", "/elastic/nothing/_search", "/elastic/_search?surprise=1"] {
+        let request = OutgoingRequest::new(Method::GET, path).header(name.clone(), "task-7");
+        let answer = server.send(&server.url(), HttpProtocol::Http1, request);
+        let repeated = answer.headers.get(&name).and_then(|value| value.to_str().ok());
+        assert_eq!(repeated, Some("task-7"), "{path}: {}", answer.status);
+    }
+}
+
+#[test]
 fn documents_are_the_same_at_both_interfaces() {
     let server = TestServer::with_notes();
     let bulk = r#"{"index":{"_index":"note","_id":"1","routing":"ann"}}

@@ -1,4 +1,4 @@
-//! Data directories of earlier formats are read; those of later ones are refused.
+//! Data directories of earlier formats are read, and upgraded; those of later ones are refused.
 //!
 //! `tests/fixtures/format-1` to `-3` are data directories with segments of these versions, as each was first
 //! written, with every type of value, segments, a tail, a removal and a dropped group; `expected.json` in
@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -148,6 +149,80 @@ fn all_formats_are_read() {
     }
 }
 
+/// Upgrades the segments of a data directory by the doctor; returns its answer, and its errors.
+fn upgraded(data_dir: &Path, options: &[&str]) -> Result<Value, String> {
+    let output = Command::new(MILLRACE)
+        .args(["--format", "json", "doctor", "--upgrade"])
+        .args(options)
+        .arg(data_dir)
+        .output()
+        .expect("the binary runs");
+    match output.status.success() {
+        true => Ok(serde_json::from_slice(&output.stdout).expect("it is JSON")),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+#[test]
+fn all_formats_are_upgraded_at_once() {
+    for format in FORMATS {
+        let expected = fs::read(fixture(format).join("expected.json")).expect("the contents are listed");
+        let expected: Value = serde_json::from_slice(&expected).expect("it is JSON");
+        let mut server = over_a_copy(format, |data_dir| {
+            // A crash can have left an unfinished one.
+            let is_whole = |path: &Path| path.extension().is_some_and(|extension| extension == "seg");
+            let files = segments(data_dir).iter().filter(|(path, _)| is_whole(path)).count();
+            let of = if format == NEWEST { [0, files] } else { [files, 0] };
+            let report = upgraded(data_dir, &[]).expect("upgraded");
+            assert_eq!([&report["upgraded"], &report["current"]], of, "{report}");
+            segments(data_dir).iter().for_each(|(path, bytes)| assert_eq!(bytes[8], NEWEST, "{path:?}"));
+            let again = upgraded(data_dir, &[]).expect("there is nothing to do");
+            assert_eq!([&again["upgraded"], &again["current"]], [0, files], "{again}");
+        });
+        assert_eq!(look(&server), expected, "{format}");
+        let refused = upgraded(&server.data_dir(), &[]).expect_err("a server has it open");
+        assert!(refused.contains("another process has it open"), "{refused}");
+        server.terminate();
+        let checked = server.millrace(&["doctor", &server.data_dir().display().to_string()]);
+        assert!(checked.status.success(), "{checked:?}");
+    }
+}
+
+#[test]
+fn a_node_of_a_cluster_is_upgraded_where_all_nodes_know_the_format() {
+    let state = |protocol: u16| {
+        json!({
+            "version": 10, "protocol": protocol,
+            "nodes": { "0": {
+                "name": "a", "address": "127.0.0.1:1", "state": "up", "capacity": 1.0, "incarnation": 5, "lease_ended": false,
+            } },
+            "distribution": { "bits": 8, "redundancy": 1, "layout": { "nodes": [0] } },
+        })
+        .to_string()
+    };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let data_dir = directory.path();
+    copy(&fixture(1), data_dir);
+    write_files(data_dir, &[("cluster/name", "a")]);
+    let refuse = |named: &str| {
+        let refused = upgraded(data_dir, &[]).expect_err("older nodes could not read the files");
+        assert!(refused.contains(named) && refused.contains("--force-protocol"), "{refused}");
+        segments(data_dir).iter().for_each(|(path, bytes)| assert_eq!(bytes[8], 1, "{path:?}"));
+    };
+    refuse("names none");
+    write_files(data_dir, &[("cluster/state", &state(3))]);
+    refuse("names protocol 3");
+    write_files(data_dir, &[("cluster/state", &state(4))]);
+    let report = upgraded(data_dir, &[]).expect("all nodes know the format");
+    assert_eq!(report["upgraded"], segments(data_dir).len(), "{report}");
+
+    let forced = tempfile::tempdir().expect("a temporary directory");
+    copy(&fixture(2), forced.path());
+    write_files(forced.path(), &[("cluster/name", "a"), ("cluster/state", &state(3))]);
+    let report = upgraded(forced.path(), &["--force-protocol"]).expect("the operator says so");
+    assert_eq!(report["upgraded"], segments(forced.path()).len(), "{report}");
+}
+
 /// The segment files of a data directory with their contents; at least one.
 fn segments(data_dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(data_dir.join("segments")).expect("there are segments");
@@ -172,7 +247,7 @@ fn a_manifest_of_a_later_format_is_refused() {
     let checksum = xxh3_64(&bytes[..body]);
     bytes[body..].copy_from_slice(&checksum.to_le_bytes());
     fs::write(&path, bytes).expect("it can be written");
-    let started = std::process::Command::new(MILLRACE)
+    let started = Command::new(MILLRACE)
         .args(["serve", "--port", "0", "--config-port", "0", "--data-dir"])
         .arg(directory.path())
         .output()

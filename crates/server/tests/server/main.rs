@@ -31,6 +31,7 @@ mod language_models;
 mod limits;
 mod mail;
 mod model_evaluation;
+mod outputs;
 mod page;
 mod plain_paths;
 mod rank_models;

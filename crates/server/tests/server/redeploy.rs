@@ -3,7 +3,7 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::support::{NOTE, SERVICES, TestServer};
+use crate::support::{NOTE, SERVICES, TestServer, services_with};
 
 #[test]
 fn a_new_field_and_a_new_rank_profile() {
@@ -137,7 +137,11 @@ fn files_of_a_session_say_what_became_of_them() {
         (Method::PUT, "files/b.txt"),
         (Method::DELETE, "files/b.txt"),
     ] {
-        assert_eq!(server.config(method, &format!("{content}/{file}")).0, 200, "{file}");
+        let (status, answer) = server.config(method, &format!("{content}/{file}"));
+        let prepared = answer["prepared"].as_str().unwrap_or_default();
+        let is_address =
+            prepared.starts_with("http://") && prepared.ends_with(&format!("{SESSION}/2/prepared"));
+        assert!(status == 200 && is_address, "{file}: {answer}");
     }
     let status = |path: &str| server.config(Method::GET, &format!("{content}/{path}?return=status")).1;
     for (file, expected) in [
@@ -154,6 +158,40 @@ fn files_of_a_session_say_what_became_of_them() {
     assert_eq!(server.config(Method::GET, &format!("{content}/files/b.txt")).0, 404);
     assert_eq!(server.config(Method::PUT, &format!("{content}/files/b.txt")).0, 200);
     assert_eq!(status("files/b.txt")["status"], json!("new"));
+}
+
+#[test]
+fn handlers_answer_at_the_paths_that_an_application_binds_them_to() {
+    let server = TestServer::with_notes();
+    let find = "/find/notes?yql=select+*+from+note+where+true&streaming.groupname=ann&timeout=60s";
+    let note = "/api/document/v1/n/note/group/ann/1";
+    server.put("/document/v1/n/note/group/ann/1", r#"{"title":"one"}"#);
+    assert_eq!((server.get(find).0, server.get(note).0), (404, 404), "nothing is bound yet");
+    let bound = services_with(
+        "<search><binding>http://*:8080/find/*</binding></search>
+<document-api><binding>http://*/api</binding></document-api>",
+    );
+    let (status, answer) = server.deploy(&[("services.xml", &bound), ("schemas/note.sd", NOTE)]);
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(server.get(find).1["root"]["fields"]["totalCount"], json!(1));
+    assert_eq!(server.get(note).1["fields"]["title"], json!("one"));
+    assert_eq!(server.get("/document/v1/n/note/group/ann/1").0, 200, "their own paths stay");
+    let nowhere = services_with("<search><binding>find</binding></search>");
+    let (status, answer) = server.deploy(&[("services.xml", &nowhere), ("schemas/note.sd", NOTE)]);
+    assert!(status == 400 && answer.to_string().contains("the binding 'find' has no path"), "{answer}");
+}
+
+#[test]
+fn an_application_shows_the_version_that_its_author_gave_it() {
+    let server = TestServer::with_notes();
+    let version = || server.get("/ApplicationStatus").1["application"]["user"]["version"].clone();
+    assert_eq!(version(), json!(""));
+    let config =
+        "<config name='container.handler.observability.application-userdata'><version>42</version></config>";
+    let services = SERVICES.replace("<services version='1.0'>", &format!("<services version='1.0'>{config}"));
+    let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
+    assert!(status == 200 && !answer["log"].to_string().contains("config"), "{answer}");
+    assert_eq!(version(), json!("42"));
 }
 
 #[test]

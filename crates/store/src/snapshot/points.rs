@@ -422,14 +422,14 @@ impl PointReader {
     }
 
     fn read(&self, number: u64, path: &Path) -> Result<LogBatches, Error> {
-        let found = TailLogFile::moved(path).read();
+        let found = TailLogFile::at(path).read();
         if path.exists() {
             return found;
         }
         // It was moved, or deleted, as is a log from before a deletion that is to be erased.
         let kept = logs::kept(&self.data_dir).map_err(|error| Error::io("list the logs", &error))?;
         match kept.into_iter().find(|log| log.number == number) {
-            Some(log) => TailLogFile::moved(&log.path).read(),
+            Some(log) => TailLogFile::at(&log.path).read(),
             None => Err(logs_are_gone(&self.data_dir)),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millrace_document::DocumentGroup;
@@ -20,9 +20,11 @@ const CACHE_BYTES: u64 = 16 << 20;
 /// One group of a snapshot.
 pub struct SnapshotReader {
     group: DocumentGroup,
+    /// Directory of the snapshot.
+    path: PathBuf,
     // Closed before its directory is deleted.
     store: Store,
-    _scratch: tempfile::TempDir,
+    scratch: tempfile::TempDir,
 }
 
 impl SnapshotReader {
@@ -60,7 +62,12 @@ impl SnapshotReader {
         for number in numbers {
             symlink(segment_path(&there, number), segment_path(&here, number)).map_err(failed)?;
         }
-        Ok(SnapshotReader { group: group.clone(), store: Store::open(here, layout)?, _scratch: scratch })
+        Ok(SnapshotReader {
+            group: group.clone(),
+            path: there.data_dir,
+            store: Store::open(here, layout)?,
+            scratch,
+        })
     }
 
     /// A visit of the group, without document types.
@@ -73,6 +80,21 @@ impl SnapshotReader {
     /// # Errors
     /// A file cannot be read or is damaged; the continuation is invalid.
     pub fn visit(&self, visit: &StoreVisit) -> Result<VisitPage, Error> {
-        self.store.visit(visit)
+        self.store.visit(visit).map_err(|error| self.at_home(error))
+    }
+
+    /// The error with the path of the file in the snapshot, which is a link in the directory for temporary
+    /// files.
+    fn at_home(&self, error: Error) -> Error {
+        match error {
+            Error::Corrupt { path, offset, reason } => {
+                let path = match path.strip_prefix(self.scratch.path()) {
+                    Ok(below) => self.path.join(below),
+                    Err(_) => path,
+                };
+                Error::Corrupt { path, offset, reason }
+            }
+            other => other,
+        }
     }
 }

@@ -99,7 +99,7 @@ fn replay_log(log: &Path, target: &dyn TailRows, to: &Path, until: Timestamp) ->
     let append =
         |rows: &mut Vec<NewRow>| target.append(std::mem::take(rows), RowDurability::Synced).map_err(refused);
     let (mut rows, mut bytes) = (Vec::new(), 0);
-    let batches = TailLogFile::moved(log).read()?;
+    let batches = TailLogFile::at(log).read()?;
     for entry in batches.entries() {
         match entry? {
             LogEntry::Row { key, value } if RowKey::parse(key)?.timestamp <= until => {

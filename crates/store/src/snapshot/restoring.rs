@@ -56,7 +56,9 @@ pub fn restore_point(
     let latest = snapshots.iter().max_by_key(|snapshot| time_of(snapshot));
     let Some(snapshot) = latest else {
         let reason =
-            "it has no such snapshot of a time before; `millrace snapshot list` shows the times".to_owned();
+            "it has no such snapshot of a time before, whose last writes are some seconds later; `millrace snapshot list` shows \
+             the times"
+                .to_owned();
         return Err(Error::PointInTime { path: data_dir.to_owned(), reason });
     };
     let description = SnapshotDescription::read(&snapshot.path)?;

@@ -318,6 +318,14 @@ pub(crate) fn file(disk: &dyn Disk, directory: &Path) -> Result<Option<Vec<u8>>,
     }
 }
 
+/// Checks the ledger of a data directory.
+///
+/// # Errors
+/// It cannot be read, or is damaged.
+pub(crate) fn check(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
+    read(disk, directory).map(drop)
+}
+
 fn read(disk: &dyn Disk, directory: &Path) -> Result<LedgerRecords, Error> {
     let path = directory.join(NAME);
     match file(disk, directory)? {

@@ -195,20 +195,42 @@ pub(crate) struct DirectoryLock {
 
 /// A process that was killed lets go of the lock a moment after it is gone.
 const LOCK_TRIES: u32 = 20;
+/// File in a data directory that the process locks which has it open.
+const LOCK: &str = "lock";
 
 impl DirectoryLock {
     /// Takes the lock of a data directory.
     pub fn take(data_dir: &Path) -> Result<Self, Error> {
-        let path = data_dir.join("lock");
-        let failed = |error: std::io::Error| Error::io(&format!("lock {}", path.display()), &error);
+        let failed = |error: std::io::Error| DirectoryLock::failed(data_dir, &error);
         RealDisk.create_directory(data_dir).map_err(failed)?;
-        let file =
-            std::fs::File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        let path = data_dir.join(LOCK);
+        let file = std::fs::File::options().create(true).truncate(false).write(true).open(path);
+        DirectoryLock::of(file.map_err(failed)?, data_dir)
+    }
+
+    /// Takes the lock of a data directory that is only read. `None` if it has none, so that no process has it
+    /// open.
+    pub fn take_existing(data_dir: &Path) -> Result<Option<Self>, Error> {
+        match std::fs::File::open(data_dir.join(LOCK)) {
+            Ok(file) => DirectoryLock::of(file, data_dir).map(Some),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(DirectoryLock::failed(data_dir, &error)),
+        }
+    }
+
+    fn failed(data_dir: &Path, error: &std::io::Error) -> Error {
+        Error::io(&format!("lock {}", data_dir.join(LOCK).display()), error)
+    }
+
+    /// Locks the file of a data directory.
+    fn of(file: std::fs::File, data_dir: &Path) -> Result<Self, Error> {
         for _ in 0..LOCK_TRIES {
             match file.try_lock() {
                 Ok(()) => return Ok(DirectoryLock { _file: file }),
                 Err(std::fs::TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(50)),
-                Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
+                Err(std::fs::TryLockError::Error(error)) => {
+                    return Err(DirectoryLock::failed(data_dir, &error));
+                }
             }
         }
         Err(Error::DataDirectory {

@@ -97,10 +97,9 @@ impl TailFactory for FjallTails {
 
     fn delete(&self, directory: &Path) -> Result<(), Error> {
         match shrink_files(directory).and_then(|()| std::fs::remove_dir_all(directory)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::Io {
-                action: format!("delete the sealed tail {}", directory.display()),
-                reason: error.to_string(),
-            }),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io(&format!("delete the sealed tail {}", directory.display()), &error))
+            }
             _ => Ok(()),
         }
     }
@@ -151,6 +150,7 @@ fn create_generation(directory: &Path) -> Result<Arc<dyn TailRows>, Error> {
             AppendError::NotDurable(reason) => Error::Io { action: action(), reason },
         },
     )?;
+    TailLogFile::of(directory).mark_begun().map_err(|error| Error::io(&action(), &error))?;
     Ok(Arc::new(tail))
 }
 

@@ -113,6 +113,29 @@ fn files_beside_a_log_that_are_damaged_are_made_again() {
     }
 }
 
+/// A log that lost all of its bytes looks like one that never had any.
+#[test]
+fn a_log_that_was_emptied_is_damaged() {
+    for left in [0, 20] {
+        let (_root, directory) = generation();
+        let tail = FjallTails.create(&directory).expect("made");
+        append(&*tail, vec![row(1, 10)]).expect("appended");
+        drop(tail);
+        let log = File::options().write(true).open(directory.join(LOG_NAME)).expect("opened");
+        log.set_len(left).expect("cut");
+        // Nothing is changed by the attempt.
+        for _ in 0..2 {
+            assert!(matches!(FjallTails.check(&directory), Err(Error::Corrupt { .. })), "{left}");
+            assert!(matches!(FjallTails.open(&directory), Err(Error::Corrupt { .. })), "{left}");
+        }
+        let cut = FjallTails::repair(&directory).expect("repaired").expect("it was damaged");
+        assert!(cut.end == 0 && cut.copy.is_some(), "{cut:?}");
+        for _ in 0..2 {
+            assert!(rows(&*FjallTails.open(&directory).expect("opened")).is_empty(), "{left}");
+        }
+    }
+}
+
 #[test]
 fn a_crash_while_the_files_beside_a_log_are_made_again_is_made_good() {
     for left in ["version", "keyspaces", "lock"] {

@@ -13,7 +13,6 @@ use rustix::fs::{SeekFrom, seek};
 
 use super::journal::{LogEnd, LogEntry, LogKeys, LogTailState, LogVerdict, entries, judge};
 use crate::Error;
-use crate::error::is_no_space;
 
 /// Size of the blocks in which zeros at the end of a log are read.
 const PIECE: usize = 256 << 10;
@@ -23,6 +22,9 @@ pub(crate) const LOG_NAME: &str = "0.jnl";
 
 /// Prefix of the name of an empty file that gives the byte at which the log ends, even if more bytes follow.
 const END_MARKER: &str = "ends-at-";
+
+/// Name of an empty file beside a log that had a first batch, durably, before any manifest named it.
+const BEGUN: &str = "begun";
 
 /// Number of copies of cut bytes that are kept, the newest ones.
 const COPIES_MAX: usize = 8;
@@ -70,26 +72,38 @@ impl LogBatches {
 pub(crate) struct TailLogFile {
     path: PathBuf,
     directory: PathBuf,
+    /// It was moved out of its generation, and cut to its whole batches before.
+    is_kept: bool,
 }
 
 impl TailLogFile {
     pub fn of(directory: &Path) -> Self {
-        TailLogFile { path: directory.join(LOG_NAME), directory: directory.to_owned() }
+        TailLogFile { path: directory.join(LOG_NAME), directory: directory.to_owned(), is_kept: false }
     }
 
-    /// A log that was moved out of its generation, under another name.
-    pub fn moved(path: &Path) -> Self {
+    /// The log at a path: that of a generation, or one that was moved out of its generation, under another
+    /// name, to be kept.
+    pub fn at(path: &Path) -> Self {
         let directory = path.parent().unwrap_or(Path::new(".")).to_owned();
-        TailLogFile { path: path.to_owned(), directory }
+        let is_kept = path.file_name().is_none_or(|name| name != LOG_NAME);
+        TailLogFile { path: path.to_owned(), directory, is_kept }
     }
 
     /// Reads the whole batches of the log. Changes nothing; what a crash left after them is left out.
     ///
     /// # Errors
-    /// Those of [`TailLogFile::check`].
+    /// Those of [`TailLogFile::check`]; a kept log does not end with a whole batch.
     pub fn read(&self) -> Result<LogBatches, Error> {
         let (verdict, mut bytes) = self.judge()?;
-        if let LogTailState::Damaged(reason) = verdict.rest {
+        let fault = match verdict.rest {
+            LogTailState::Damaged(reason) => Some(reason),
+            LogTailState::Torn(_) if self.is_kept => Some("the kept log ends within a batch: it was cut"),
+            LogTailState::Blank if self.is_kept && verdict.end.bytes == 0 => {
+                Some("the kept log has no batch: it was cut")
+            }
+            LogTailState::Torn(_) | LogTailState::Blank => None,
+        };
+        if let Some(reason) = fault {
             let (path, offset) = (self.path.clone(), verdict.end.bytes);
             return Err(Error::Corrupt { path, offset, reason: reason.to_owned() });
         }
@@ -145,6 +159,24 @@ impl TailLogFile {
         synced.map_err(|error| self.failed("sync", &error))
     }
 
+    /// Notes that the log has its first batch: it is damaged if it has none from now on. The directory has
+    /// yet to be synced.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn mark_begun(&self) -> io::Result<()> {
+        File::create(self.directory.join(BEGUN)).map(drop)
+    }
+
+    /// Forgets that the log had a batch.
+    fn unmark_begun(&self) -> io::Result<()> {
+        match fs::remove_file(self.directory.join(BEGUN)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        File::open(&self.directory)?.sync_all()
+    }
+
     /// Cuts a damaged log after the last batch that is whole, though batches that were acknowledged may
     /// follow. They are copied to `copies`. Returns `None` where the log is not damaged.
     ///
@@ -161,6 +193,9 @@ impl TailLogFile {
         let mut cut = self.cut_at(end, written - end);
         cut.copy = Some(self.copy_end(&cut, copies)?);
         self.truncate(end)?;
+        if end == 0 {
+            self.unmark_begun().map_err(|error| self.failed("cut", &error))?;
+        }
         Ok(Some(cut))
     }
 
@@ -209,7 +244,13 @@ impl TailLogFile {
         let markers = self.end_markers().map_err(|error| self.failed("read", &error))?;
         let end = markers.iter().map(|(end, _)| *end).min().unwrap_or(u64::MAX);
         bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
-        Ok((judge(&bytes), bytes))
+        let mut verdict = judge(&bytes);
+        if verdict.end.bytes == 0 && self.directory.join(BEGUN).exists() {
+            verdict.rest = LogTailState::Damaged(
+                "the log has no whole batch, and had one from its beginning: it was cut",
+            );
+        }
+        Ok((verdict, bytes))
     }
 
     fn cut_at(&self, end: u64, bytes: u64) -> LogCut {
@@ -251,8 +292,7 @@ impl TailLogFile {
                 offset: 0,
                 reason: "the log of the latest writes is not there".to_owned(),
             },
-            _ if is_no_space(error) => Error::NoSpace { action, reason: error.to_string() },
-            _ => Error::Io { action, reason: error.to_string() },
+            _ => Error::io(&action, error),
         }
     }
 }

@@ -135,7 +135,7 @@ impl RecordedStore {
 }
 
 /// Copies a directory; the blank ends of logs stay holes.
-fn copy_tree(from: &Path, to: &Path) {
+pub fn copy_tree(from: &Path, to: &Path) {
     // A thread of the store can delete a sealed generation of the tail meanwhile: then once more.
     let is_copied = (0..100).any(|_| {
         // There is none the first time.

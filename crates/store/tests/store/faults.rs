@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_env::{Disk, DiskFault, FaultyDisk, ManualClock, RealDisk};
-use millrace_store::{Error, StoreChange, StoreOptions};
+use millrace_store::{Error, StoreChange, StoreOptions, StoreVisit};
 
 use crate::common::{document, get, id, open, options, put, wait_until, write};
 
@@ -118,6 +118,35 @@ fn a_merge_that_failed_in_the_background_is_tried_again() {
     wait_until("the merge is tried again", || store.status().merges == 1);
     wait_until("the failure is over", || store.status().failures.is_empty());
     assert_eq!(get(&store, A), Some(3));
+}
+
+/// Nobody else would see it: the requests that find it are answered with it, and the server goes on.
+#[test]
+fn damage_that_a_read_finds_is_reported_while_the_file_is_in_use() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (disk, options) = faulty(directory.path());
+    let store = open(options);
+    put(&store, A, "words", 1);
+    store.seal().expect("sealed");
+    disk.inject(DiskFault::FlipBit { name_ends: ".seg".to_owned(), offset: 64, bit: 3 });
+    store.clear_cache();
+    let visit = StoreVisit { wanted: 10, ..StoreVisit::all(&["mail"]) };
+    let found = store.visit(&visit).expect_err("a column is damaged");
+    assert!(matches!(found, Error::Corrupt { .. }), "{found}");
+    let is_reported = || {
+        let failures = store.status().failures;
+        failures.iter().any(|reason| reason.contains(".seg: damaged at byte 64") && reason.contains("doctor"))
+    };
+    wait_until("the damage is reported", is_reported);
+    assert_eq!(store.failures(), store.status().failures);
+    disk.heal();
+    for round in 2..6 {
+        put(&store, A, "words", round);
+        store.seal().expect("sealed");
+    }
+    store.maintain().expect("merged");
+    wait_until("another file has its documents", || store.status().failures.is_empty());
+    assert_eq!(get(&store, A), Some(5));
 }
 
 fn options_again(directory: &std::path::Path) -> StoreOptions {

@@ -5,6 +5,7 @@ mod apart;
 mod arrival;
 mod batches;
 mod by_id;
+mod checks;
 mod column_preparer;
 mod common;
 mod counts;

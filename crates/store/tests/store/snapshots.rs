@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use millrace_document::{DocumentGroup, Timestamp};
-use millrace_env::{Disk, DiskFault, DiskOperation, FaultyDisk, ObservedDisk, PowerLossDisk, RealDisk};
+use millrace_env::{
+    Disk, DiskFault, DiskOperation, FaultyDisk, ManualClock, ObservedDisk, PowerLossDisk, RealDisk, WallClock,
+};
 use millrace_store::{
     Error, SnapshotAttachment, SnapshotDescription, SnapshotName, Store, StoreChange, StoreOptions,
     StoreVisit, restore_point, restore_snapshot,
@@ -47,7 +49,7 @@ fn names(store: &Store) -> Vec<String> {
 }
 
 /// Files below a directory.
-fn files(directory: &Path) -> Vec<PathBuf> {
+pub fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         match entry.path() {
@@ -59,7 +61,8 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn copy_all(from: &Path, to: &Path) {
+/// Copies all files below a directory.
+pub fn copy_all(from: &Path, to: &Path) {
     for path in files(from) {
         let target = to.join(path.strip_prefix(from).expect("it is below"));
         std::fs::create_dir_all(target.parent().expect("it has one")).expect("made");
@@ -448,4 +451,22 @@ fn kept_logs_are_bounded_and_go_with_erased_groups() {
     };
     let left: Vec<PathBuf> = files(directory.path()).into_iter().filter(has_text).collect();
     assert_eq!(left, Vec::<PathBuf>::new());
+}
+
+/// A machine that started with a wrong clock, for one. Times of other clocks that are far ahead are refused.
+#[test]
+fn a_snapshot_is_made_though_the_clock_was_set_back() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let day = 24 * 3_600_000_000_u64;
+    let clock = Arc::new(ManualClock::new(20_000 * day));
+    let own = Arc::clone(&clock) as Arc<dyn WallClock>;
+    let store = open(StoreOptions { clock: own, ..options(directory.path()) });
+    put(&store, "id:n:mail:g=ann:1", "words", 1);
+    clock.set(19_000 * day);
+    put(&store, "id:n:mail:g=ann:2", "words", 2);
+    create(&store, "first").expect("its own timestamps are ahead of its clock");
+    let ahead = Timestamp(store.next_timestamp().0 + day);
+    let refused = store.create_snapshot(&name("second"), ahead, attached).expect_err("another clock's");
+    assert!(matches!(refused, Error::ClockAhead { .. }), "{refused}");
+    assert_eq!(names(&store), ["first"]);
 }

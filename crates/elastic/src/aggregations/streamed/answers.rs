@@ -132,7 +132,9 @@ impl StreamPlan<'_> {
             (StreamWork::Cardinality(_), StreamState::Different(values)) => {
                 figure("cardinality", json!(values.len()))
             }
-            (StreamWork::Weighted(_), StreamState::Weighted(sums)) => Ok(("weighted_avg", sums.answer())),
+            (StreamWork::Weighted(_), StreamState::Weighted(sums)) => {
+                Ok(("weighted_avg", sums.answer(self.asked.options.get("format"))))
+            }
             (StreamWork::Figures(source), StreamState::Summary(summary)) => {
                 let (kind, options) = (&self.asked.kind, &self.asked.options);
                 metrics::figures_with(kind, options, *summary, Vec::new(), source)
@@ -141,7 +143,7 @@ impl StreamPlan<'_> {
                 metrics::figures(&self.asked.kind, &self.asked.options, numbers.clone(), source)
             }
             (StreamWork::TopHits(page), StreamState::Hits(top)) => {
-                let hits = top.answer(page, self.scope.total_as_number);
+                let hits = top.answer(page, self.scope, self.memory)?;
                 Ok(("top_hits", json!({ "hits": hits })))
             }
             _ => Err(mixed_up()),

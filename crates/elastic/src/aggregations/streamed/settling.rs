@@ -20,8 +20,9 @@ pub(super) struct DateUnits {
     pub(super) parts: BTreeMap<i64, BucketState>,
     /// First and last point.
     ends: Option<(i64, i64)>,
-    /// Documents with points in several units: they count once in an interval.
-    several: Vec<SearchHit>,
+    /// Documents with points in several units, each with the number of those that it stands for: they count
+    /// once in an interval.
+    several: Vec<(SearchHit, usize)>,
 }
 
 impl DateUnits {
@@ -54,11 +55,12 @@ impl StreamPlan<'_> {
         matches!(self.work, StreamWork::Significant(..)) || self.inner.iter().any(StreamPlan::compares)
     }
 
-    /// Counts one of all documents for the comparisons with them, and for the values that all have.
-    pub(super) fn compare(&self, hit: &SearchHit) -> Result<(), Error> {
+    /// Counts some of all documents, which have the same values, for the comparisons with them, and for the
+    /// values that all have.
+    pub(super) fn compare(&self, hit: &SearchHit, count: usize) -> Result<(), Error> {
         match &self.work {
             StreamWork::Significant(division, background) => {
-                background.borrow_mut().count(division, hit)?;
+                background.borrow_mut().count(division, hit, count)?;
             }
             StreamWork::Terms(source, wanted, Some(all)) => {
                 let mut all = all.borrow_mut();
@@ -72,7 +74,7 @@ impl StreamPlan<'_> {
             }
             _ => {}
         }
-        self.inner.iter().try_for_each(|inner| inner.compare(hit))
+        self.inner.iter().try_for_each(|inner| inner.compare(hit, count))
     }
 
     /// True if there is work to do when all documents are known.
@@ -151,7 +153,7 @@ impl StreamPlan<'_> {
             }
             _ => {
                 take(self.memory, bytes_of(hit))?;
-                units.several.push(hit.clone());
+                units.several.push((hit.clone(), streamed.count));
                 Ok(())
             }
         }
@@ -194,13 +196,13 @@ impl StreamPlan<'_> {
                 self.merge_at(&mut intervals, start, bucket)?;
             }
         }
-        for hit in std::mem::take(&mut units.several) {
+        for (hit, count) in std::mem::take(&mut units.several) {
             self.give_way()?;
             let points = division.points(&hit).into_iter();
             let mut own: Vec<i64> = points.filter_map(|point| interval_of(&starts, point)).collect();
             own.sort_unstable();
             own.dedup();
-            let streamed = StreamedHit::whole(&hit);
+            let streamed = StreamedHit::several(&hit, count);
             own.into_iter().try_for_each(|start| self.fill_at(&mut intervals, start, streamed))?;
             self.memory.give_back(bytes_of(&hit));
         }

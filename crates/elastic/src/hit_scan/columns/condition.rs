@@ -6,14 +6,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::super::{VisitedIndex, searched_document};
-use super::{LazyColumns, RowField, RowSink, nothing};
+use super::{LazyColumns, RowChooser, RowField, RowSink, nothing};
 use crate::Error;
+use crate::analyzers::IndexAnalyzers;
 use crate::dates::common_length;
 use crate::evaluation::{FieldValueKind, kind_of};
 use crate::log_columns::{LogColumn, LogColumnName, RowSet};
 use crate::mapping::{field_at, is_flag, type_of};
 use crate::partitions::TimeSpan;
-use crate::query::{BoolQuery, SearchQuery, minimum_of, text_of};
+use crate::query::{BoolQuery, SearchQuery, text_of};
 use crate::query_ranges::DateEnds;
 use crate::read_fields::ReadFields;
 use crate::scan_limit::SearchPace;
@@ -37,8 +38,14 @@ pub(in crate::hit_scan) struct ColumnPlan<'q> {
     condition: ColumnCondition<'q>,
     /// Columns of the fields that the sink reads.
     pub(super) read: Vec<ReadColumn>,
-    /// Column with the times by which the sink chooses documents.
+    /// Column of the sequence numbers, if the sink takes each row.
+    pub(super) seq_nos: Option<usize>,
+    /// Column of the sequence numbers, and the first of those that do not count, if there are any.
+    pub(super) seq_nos_before: Option<(usize, i64)>,
+    /// Column with the times by which hits are chosen.
     pub(super) times: Option<usize>,
+    /// Columns of the fields by which they are, and of the sequence numbers, where times cannot decide.
+    pub(super) order: Option<(Vec<usize>, usize)>,
 }
 
 /// Columns of a field that the sink reads.
@@ -87,7 +94,8 @@ impl<'q> ColumnPlan<'q> {
         let entry = &visited.index.entry;
         let (mappings, ends) = (&entry.mappings, visited.ends);
         let (names, is_usual, by_field) = (Vec::new(), Vec::new(), HashMap::new());
-        let mut planner = ColumnPlanner { mappings, ends, names, is_usual, by_field };
+        let analyzers = &*visited.index.analyzers;
+        let mut planner = ColumnPlanner { mappings, analyzers, ends, names, is_usual, by_field };
         let condition = planner.condition(query)?;
         let fields = once_each(sink.row_fields()?);
         let read = fields.iter().map(|field| {
@@ -101,10 +109,22 @@ impl<'q> ColumnPlan<'q> {
             Some(ReadColumn { members, intervals })
         });
         let read: Vec<ReadColumn> = read.collect::<Option<_>>()?;
-        let time_field = entry.time_field.as_deref().filter(|_| sink.keeps_rows() && sink.is_by_time());
-        let times = time_field.and_then(|field| planner.times(field));
+        let seq_nos = match sink.takes_each_row() {
+            true => Some(planner.column(LogColumnName::SeqNos, true)?),
+            false => None,
+        };
+        let seq_nos_before = match sink.seq_no_end() {
+            i64::MAX => None,
+            end => Some((planner.column(LogColumnName::SeqNos, true)?, end)),
+        };
+        let (mut times, mut order) = (None, None);
+        if let Some(chooser) = sink.chooser() {
+            let time_field = entry.time_field.as_deref().filter(|_| chooser.is_by_time());
+            times = time_field.and_then(|field| planner.times(field));
+            order = planner.order(chooser, times.is_none());
+        }
         let ColumnPlanner { names, is_usual, .. } = planner;
-        Some(ColumnPlan { names, is_usual, condition, read, times })
+        Some(ColumnPlan { names, is_usual, condition, read, seq_nos, seq_nos_before, times, order })
     }
 
     /// Rows among others that match; `None` if that is not known for all of them.
@@ -137,6 +157,7 @@ fn once_each(fields: Vec<RowField>) -> Vec<RowField> {
 /// Planner of the columns of a search.
 struct ColumnPlanner<'p> {
     mappings: &'p Map<String, Value>,
+    analyzers: &'p IndexAnalyzers,
     ends: &'p [DateEnds<'p>],
     names: Vec<Arc<LogColumnName>>,
     is_usual: Vec<bool>,
@@ -191,6 +212,13 @@ impl ColumnPlanner<'_> {
         self.column(LogColumnName::Times { source_path, format }, true)
     }
 
+    /// Columns of the fields by which hits are chosen, and of the sequence numbers.
+    fn order(&mut self, chooser: &dyn RowChooser, is_usual: bool) -> Option<(Vec<usize>, usize)> {
+        let fields = chooser.order_fields()?;
+        let members: Option<Vec<usize>> = fields.iter().map(|field| self.members(field, is_usual)).collect();
+        Some((members?, self.column(LogColumnName::SeqNos, is_usual)?))
+    }
+
     fn condition<'q>(&mut self, query: &'q SearchQuery) -> Option<ColumnCondition<'q>> {
         let field = match query {
             SearchQuery::All => return Some(ColumnCondition::All),
@@ -208,7 +236,7 @@ impl ColumnPlanner<'_> {
         };
         let times = span.and_then(|span| Some((self.times(field)?, span)));
         let members = self.members(field, times.is_none())?;
-        let parts = parts_of(query, self.mappings);
+        let parts = parts_of(query, self.mappings, self.analyzers);
         Some(ColumnCondition::Field(FieldCondition { query, members, times, parts }))
     }
 
@@ -221,7 +249,8 @@ impl ColumnPlanner<'_> {
         must.extend(self.all(&query.filter)?);
         let (must_not, should) = (self.all(&query.must_not)?, self.all(&query.should)?);
         let is_needed = must.is_empty() && !should.is_empty();
-        let needed = minimum_of(query.minimum.as_deref(), should.len(), usize::from(is_needed));
+        let minimum = query.minimum.as_ref();
+        let needed = minimum.map_or(usize::from(is_needed), |minimum| minimum.of(should.len()));
         let combined = CombinedCondition { must, must_not, should, needed };
         Some(ColumnCondition::Combined(Box::new(combined)))
     }
@@ -313,13 +342,19 @@ impl FieldCondition<'_> {
 
 /// Parts of texts of which one is in each text that a condition on a field of texts or keywords matches, in
 /// small letters; `None` if there are none, or too many. They are for texts with letters of ASCII alone.
-fn parts_of(query: &SearchQuery, mappings: &Map<String, Value>) -> Option<Vec<String>> {
+fn parts_of(
+    query: &SearchQuery,
+    mappings: &Map<String, Value>,
+    analyzers: &IndexAnalyzers,
+) -> Option<Vec<String>> {
     let definition_of = |field: &str| {
         let (definition, _) = field_at(mappings, field)?;
         Some(definition).filter(|definition| !is_formed(definition))
     };
     let kind_at = |field: &str| match type_of(definition_of(field)?) {
         "keyword" | "constant_keyword" | "wildcard" => Some(FieldValueKind::Keyword),
+        // The steps of an analyzer make words that are not in the texts.
+        _ if matches!(analyzers.of_field(definition_of(field)?), TextDivision::Steps(_)) => None,
         other => Some(kind_of(other)).filter(|kind| *kind == FieldValueKind::Text),
     };
     let parts: Vec<String> = match query {
@@ -336,11 +371,14 @@ fn parts_of(query: &SearchQuery, mappings: &Map<String, Value>) -> Option<Vec<St
                 if options.fuzziness.is_some() {
                     return None;
                 }
-                let words = options.words_of(&text_of(text), TextDivision::of_search(definition_of(field)?));
+                let division = options.division(analyzers, definition_of(field)?);
+                let words = division.words(&text_of(text)).into_words();
+                // Of several words at one position one is enough.
+                let has_steps = matches!(division, TextDivision::Steps(_));
                 // Each of them is there: the longest is the rarest, most often.
                 let needs_all = options.is_phrase || options.needs_all && options.minimum.is_none();
                 match words.iter().max_by_key(|word| word.len()) {
-                    Some(longest) if needs_all => vec![longest.clone()],
+                    Some(longest) if needs_all && !has_steps => vec![longest.clone()],
                     _ => words,
                 }
             }
@@ -392,7 +430,8 @@ mod tests {
             (json!({ "exists": { "field": "k" } }), None),
         ] {
             let parsed = crate::query::parse(&query).expect("the query is one");
-            let parts = parts_of(&parsed, mappings).map(|parts| parts.join(" "));
+            let analyzers = IndexAnalyzers::default();
+            let parts = parts_of(&parsed, mappings, &analyzers).map(|parts| parts.join(" "));
             assert_eq!(parts.as_deref(), expected, "{query}");
         }
     }

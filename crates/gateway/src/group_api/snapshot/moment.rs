@@ -130,7 +130,9 @@ pub(super) async fn sources(
         }
         first_fault = first_fault.or_else(|| faults.into_iter().next());
     }
-    let none = "no snapshot is of a time before; millrace snapshot list shows the times".to_owned();
+    let none = "no snapshot is of a time before, whose last writes are some seconds later; \
+                millrace snapshot list shows the times"
+        .to_owned();
     Err(Error::parameter(PARAMETER, format!("the time cannot be restored: {}", first_fault.unwrap_or(none))))
 }
 

@@ -149,7 +149,7 @@ pub(super) struct NodeCopies {
     pacing: ReadPacing,
     /// The last request to each owner.
     requests: BTreeMap<NodeKey, FollowRequest>,
-    /// False until the files of copies that the table does not have were removed.
+    /// False while there may be files of copies that the table does not have.
     is_tidy: bool,
     /// Lag above which a copy does not answer queries that need not see every write.
     lag_max: Option<Duration>,
@@ -177,9 +177,10 @@ impl NodeCopies {
         }
     }
 
-    /// True if the table is to be looked at again: a copy waits for its definition, or can be made anew.
+    /// True if the table is to be looked at again: a copy waits for its definition, or can be made anew, or
+    /// files could not be removed.
     pub fn waits(&self) -> bool {
-        self.copies.values().any(|copy| matches!(copy.stage, CopyStage::Unknown))
+        !self.is_tidy || self.copies.values().any(|copy| matches!(copy.stage, CopyStage::Unknown))
     }
 
     /// Adopts a cluster state.
@@ -212,11 +213,11 @@ impl NodeCopies {
             self.copies.remove(&copy);
         }
         if !self.is_tidy {
-            self.is_tidy = true;
             let files = self
                 .place
                 .list()
                 .inspect_err(|error| tracing::warn!(%error, "copies of indexes cannot be listed"));
+            self.is_tidy = files.is_ok();
             for copy in files.unwrap_or_default().into_iter().filter(|copy| !placed.contains_key(copy)) {
                 self.remove_files(copy);
             }
@@ -413,10 +414,10 @@ impl NodeCopies {
         actions
     }
 
-    fn remove_files(&self, id: CopyId) {
+    fn remove_files(&mut self, id: CopyId) {
         if let Err(error) = self.place.remove(id) {
-            // The next start removes them.
             tracing::warn!(%error, copy = id.0, "files of a copy of an index could not be removed");
+            self.is_tidy = false;
         }
     }
 

@@ -1,7 +1,7 @@
 //! Operators that are conditions.
 
 use super::{KILOMETRES_PER_DEGREE, OperatorCall};
-use crate::build::{Built, ItemBuilder};
+use crate::build::{Built, ItemBuilder, NO_USER_QUERY};
 use crate::item::{NEAR_DISTANCE, TARGET_HITS};
 use crate::number_text::in_order;
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
@@ -57,20 +57,20 @@ pub(super) fn user_input(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> 
     )
 }
 
-/// `userQuery()`
+/// `userQuery()`. Without words it is left out of the conditions beside it.
 pub(super) fn user_query(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
-    let Some(text) = builder.context.user_query else {
-        return Err(SyntaxFault::new(
-            call.at,
-            "userQuery() reads the parameter 'query', which is not given; add query=…",
-        ));
+    let allow_empty = builder.flag(call.scope, "allowEmpty", true)?;
+    let text = match builder.context.user_query {
+        Some(text) => text,
+        None if allow_empty => "",
+        None => return Err(SyntaxFault::new(call.at, NO_USER_QUERY)),
     };
     Ok(QueryItem::Text(UserText {
         field: builder.context.default_field.to_owned(),
         text: text.to_owned(),
         grammar: builder.context.query_grammar,
         filter: builder.context.filter.map(str::to_owned),
-        allow_empty: builder.flag(call.scope, "allowEmpty", false)?,
+        allow_empty,
         target_hits: builder.target_hits(call.scope)?.unwrap_or(TARGET_HITS),
         distance: builder.count(call.scope, "distance")?.unwrap_or(NEAR_DISTANCE),
         annotations: builder.annotations(call.scope)?,

@@ -1,10 +1,13 @@
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use millrace_bucket::{DocumentSortKey, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId};
-use millrace_env::RealDisk;
+use millrace_env::{DiskOperation, ObservedDisk, RealDisk};
 use millrace_index_feed::SourceRun;
+use millrace_index_placement::PlacementTable;
 
+use super::super::copies::NodeCopies;
 use super::*;
 
 fn place(root: &Path) -> CopyPlace {
@@ -124,6 +127,35 @@ fn a_writing_that_is_under_way_leaves_no_marks_of_a_discarded_copy() {
     copy.discard();
     place.remove(CopyId(1)).expect("removed");
     copy.flush(&marks).expect("nothing is written");
+    assert_eq!(place.list().expect("a list"), BTreeSet::new());
+}
+
+#[test]
+fn files_that_could_not_be_removed_are_removed_later() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let is_refused = Arc::new(AtomicBool::new(true));
+    let refuses = Arc::clone(&is_refused);
+    let observe = move |operation: DiskOperation, _: &Path| -> std::io::Result<()> {
+        match operation == DiskOperation::Unlink && refuses.load(Ordering::SeqCst) {
+            true => Err(std::io::Error::other("injected")),
+            false => Ok(()),
+        }
+    };
+    let disk = Arc::new(ObservedDisk::new(Arc::new(RealDisk), Arc::new(observe)));
+    let place = Arc::new(CopyPlace { disk, ..place(directory.path()) });
+    let (copy, marks) = place.open(CopyId(4), &definition()).expect("it opens");
+    copy.flush(&marks).expect("written");
+    drop(copy);
+    let mut copies = NodeCopies::new(Arc::clone(&place), NodeKey(0), 1);
+    let mut adopt = || {
+        let actions = copies.adopt_table(&PlacementTable::default(), &|_| None, Timestamp(1));
+        assert!(actions.is_empty(), "the table has no copies");
+        copies.waits()
+    };
+    assert!(adopt(), "the table is looked at again");
+    assert_eq!(place.list().expect("a list"), [CopyId(4)].into());
+    is_refused.store(false, Ordering::SeqCst);
+    assert!(!adopt(), "nothing is left");
     assert_eq!(place.list().expect("a list"), BTreeSet::new());
 }
 
