@@ -81,6 +81,27 @@ fn a_closing_is_about_the_time_of_the_look_and_waits_for_what_came_since() {
 }
 
 #[test]
+fn a_copy_that_is_added_reads_all_of_what_was_disturbed_after_the_look_of_a_closing() {
+    let mut pair = FeedPair::new();
+    pair.begin(at(50));
+    pair.now = at(200);
+    pair.look();
+    pair.now = at(300);
+    pair.commit(row(half(0), 7, at(120)));
+    pair.source.close();
+    pair.exchange();
+    pair.taken();
+    // It has everything from before a time that lies between the look and the row.
+    let marks = CopyMarks::all(at(250));
+    let added = pair.follower.add_copy(CopyNumber(2), FeedPair::definition(), &marks, pair.now);
+    pair.carry_out(added);
+    pair.exchange();
+    let since = at(250).0;
+    let expected = [format!("read {since} of 1: 0"), "read all of 0: 1".to_owned(), "ready".to_owned()];
+    assert_eq!(pair.taken(), expected);
+}
+
+#[test]
 fn a_restart_of_the_owner_is_read_as_a_whole_until_closings_have_passed_it() {
     let mut pair = FeedPair::new();
     pair.begin(at(50));
