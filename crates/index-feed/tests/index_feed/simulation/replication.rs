@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::Timestamp;
-use millrace_index_feed::{AdoptedState, IndexFeedSource, OwnerLook, SourceRun};
+use millrace_index_feed::{AdoptedState, IndexFeedSource, MARGIN_US, OwnerLook, SourceRun};
 
 use super::FeedSabotage;
 use super::documents::{BUCKET_BITS, DocumentNode, SimChange, SimDocument, SimReplica, SimWrite};
@@ -173,6 +173,9 @@ impl FeedWorld {
         let owned = self.owners.iter().filter(|(_, owner)| **owner == key);
         let owned: Vec<_> = owned.map(|(bucket, _)| (*bucket, Some(has_all(bucket)))).collect();
         let clock = node.clock(now);
+        if oldest.values().any(|oldest| oldest.0 > 0 && oldest.0 + MARGIN_US < clock.0) {
+            self.count("held");
+        }
         let source = &mut self.document_node(key).source;
         let look = OwnerLook::new(source.begin_look(clock), &oldest, owned);
         let look = look.expect("it is known of each bucket if it has everything");

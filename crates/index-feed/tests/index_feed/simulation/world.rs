@@ -39,6 +39,7 @@ impl WorldCounts {
             "acknowledged",
             "divided",
             "given up",
+            "held",
             "crash",
             "away",
             "owner moved",
@@ -101,6 +102,11 @@ pub enum WorldEvent {
     },
     DocumentTick {
         node: NodeKey,
+    },
+    Close {
+        node: NodeKey,
+        run: SourceRun,
+        version: u64,
     },
     IndexTick {
         node: NodeKey,
@@ -392,13 +398,24 @@ impl FeedWorld {
             WorldEvent::DocumentTick { node } => {
                 if self.is_reachable(node) {
                     self.look(node);
+                    // Rows come between the look and the closing.
+                    let delay = if self.random.percent(20) { self.random.millis(1, 3_000) } else { 0 };
+                    let version = self.version;
                     let source = &mut self.document_node(node).source;
-                    source.close();
+                    let run = source.run();
                     INDEX_NODES.map(NodeKey).into_iter().for_each(|index| source.resend(index));
                     self.pump(node);
+                    self.at(delay, WorldEvent::Close { node, run, version });
                 }
                 let delay = self.random.millis(900, 2_000);
                 self.at(delay, WorldEvent::DocumentTick { node });
+            }
+            WorldEvent::Close { node, run, version } => {
+                let is_same = self.version == version && self.documents[&node].source.run() == run;
+                if is_same && self.is_reachable(node) {
+                    self.document_node(node).source.close();
+                    self.pump(node);
+                }
             }
             WorldEvent::IndexTick { node } => {
                 let now = Timestamp(self.now);
