@@ -46,12 +46,14 @@ impl OwnerLook {
     /// Judges the owned buckets; `None` if nothing is known now of any of them. What is passed is read in
     /// this order, after the beginning:
     ///
-    /// - `oldest_writes`: times of the oldest writes that the node brings to replicas, by bucket; 0 for a
-    ///   drop, which concerns versions of any time. A write that is given up after this takes `true` from
-    ///   its bucket.
-    /// - `owned`: for each owned bucket, true if the node's replica has everything that any serving node has.
-    ///   After a write was given up this is false, until the replicas were found equal when no message of
-    ///   that write could arrive any more. `None` for a bucket of which it is not known now.
+    /// - `oldest_writes`: times of the oldest writes that a replica may lack, by bucket: of those that the
+    ///   node brings to replicas; 0 for a drop, which concerns versions of any time, and where replicas may
+    ///   differ. One that is given up before the buckets are read is among them, or takes `true` from its
+    ///   bucket.
+    /// - `owned`: for each owned bucket, true if the node's replica has everything acknowledged that any
+    ///   serving node has. After a write was given up this is false, or its bucket is one where replicas may
+    ///   differ, until the replicas were found equal when no message of that write could arrive any more.
+    ///   `None` for a bucket of which it is not known now.
     pub fn new(
         beginning: LookBeginning,
         oldest_writes: &BTreeMap<BucketId, Timestamp>,

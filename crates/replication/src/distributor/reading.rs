@@ -108,9 +108,14 @@ impl Distributor {
         replicas.map(|replica| replica.info.content.documents).max().unwrap_or(0)
     }
 
-    /// Times of the oldest writes in flight, by bucket; 0 for a drop, which concerns versions of any time.
+    /// Times of the oldest writes that a replica may lack, by bucket: of those in flight; 0 for a drop, which
+    /// concerns versions of any time, and for a bucket whose replicas may differ. Such a bucket can be one
+    /// without a [`Distributor::route`]: its first write was given up before any replica was heard of.
     pub fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp> {
-        let mut oldest = BTreeMap::new();
+        let may_differ = |found: &OwnedBucket| !found.settled && !found.replicas.is_empty();
+        let differing = self.buckets.iter().filter(|(_, found)| may_differ(found));
+        let mut oldest: BTreeMap<BucketId, Timestamp> =
+            differing.map(|(bucket, _)| (*bucket, Timestamp(0))).collect();
         for request in self.requests.slots.values() {
             let Some(row) = request.sent() else { continue };
             let time = match **row {
