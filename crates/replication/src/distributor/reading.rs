@@ -109,10 +109,14 @@ impl Distributor {
     }
 
     /// Times of the oldest writes that a replica may lack, by bucket: of those in flight; 0 for a drop, which
-    /// concerns versions of any time, and for a bucket whose replicas may differ. Such a bucket can be one
-    /// without a [`Distributor::route`]: its first write was given up before any replica was heard of.
+    /// concerns versions of any time, and for a bucket whose replicas may differ. Such a bucket can have a
+    /// [`Distributor::route`] to everything acknowledged, while a node that has come back has not reported:
+    /// see [`Distributor::holders`]. It can have none, if its first write was given up before any replica was
+    /// heard of.
     pub fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp> {
-        let may_differ = |found: &OwnedBucket| !found.settled && !found.replicas.is_empty();
+        let all_reported = self.unreported.is_empty();
+        let may_differ =
+            |found: &OwnedBucket| !all_reported || (!found.settled && !found.replicas.is_empty());
         let differing = self.buckets.iter().filter(|(_, found)| may_differ(found));
         let mut oldest: BTreeMap<BucketId, Timestamp> =
             differing.map(|(bucket, _)| (*bucket, Timestamp(0))).collect();

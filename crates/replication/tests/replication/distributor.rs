@@ -490,6 +490,18 @@ fn a_first_write_that_was_given_up_is_one_that_replicas_may_lack() {
     assert_eq!(owner.distributor.oldest_writes(), BTreeMap::new());
 }
 
+#[test]
+fn replicas_may_lack_what_a_node_has_that_has_come_back_and_not_reported() {
+    let mut owner = OwnerHarness::new(5);
+    assert_eq!(owner.distributor.oldest_writes(), BTreeMap::new());
+    // The owner goes on with its buckets.
+    owner.adopt(2, "uur");
+    assert!(owner.distributor.route(bucket(), owner.now()).is_ok_and(|route| route.full));
+    assert_eq!(owner.distributor.oldest_writes(), BTreeMap::from([(bucket(), Timestamp(0))]));
+    owner.answer_reports(5);
+    assert_eq!(owner.distributor.oldest_writes(), BTreeMap::new());
+}
+
 const ALWAYS: Timestamp = Timestamp(u64::MAX);
 
 #[test]
