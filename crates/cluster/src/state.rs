@@ -453,4 +453,21 @@ mod tests {
             "divided into buckets of fewer or more bits",
         );
     }
+
+    /// Other versions read and write the text, and it is kept in coordination.
+    #[test]
+    fn a_state_is_written_as_ever() {
+        let kept = concat!(
+            r#"{"version":7,"protocol":2,"nodes":{"0":{"name":"a","address":"a:1","state":"up","capacity":1.5,"#,
+            r#""incarnation":5,"lease_ended":false},"1":{"name":"b","address":"b:1","state":"maintenance","#,
+            r#""capacity":1.0,"incarnation":6,"lease_ended":false},"2":{"name":"c","address":"c:1","#,
+            r#""state":"retired","capacity":1.0,"incarnation":7,"lease_ended":false},"3":{"name":"d","#,
+            r#""address":"d:1","state":"down","capacity":1.0,"incarnation":8,"lease_ended":true}},"#,
+            r#""distribution":{"bits":8,"redundancy":2,"layout":{"groups":{"partitions":"1|*","groups":["#,
+            r#"[0,{"nodes":[0,1]}],[1,{"nodes":[2,3]}]]}}},"spread":{"263":33},"#,
+            r#""earlier":[{"version":6,"majority":3,"runs":{"a":5,"b":6}}]}"#
+        );
+        let state = ClusterState::from_json(kept.as_bytes()).expect("it is read");
+        assert_eq!(String::from_utf8(state.to_json()).expect("a text"), kept);
+    }
 }

@@ -584,4 +584,22 @@ mod tests {
             assert_eq!(status, expected, "{name}");
         }
     }
+
+    #[test]
+    fn entries_are_written_as_ever() {
+        let index = json!({
+            "name": "a", "uuid": "u", "number": 3, "created_ms": 4, "settings": {"index.number_of_shards": "1"},
+            "mappings": {"properties": {}}, "aliases": {"b": {"is_write_index": true}}, "is_closed": true,
+            "seq_no_reserved": 5, "time_field": "@timestamp", "observed": {"properties": {}},
+        });
+        let stream = json!({
+            "name": "logs-a", "indexes": [".ds-logs-a-000001"], "generation": 1, "template": "logs",
+            "timestamp_field": "@timestamp", "has_records": true,
+            "lifecycle": {"enabled": true, "data_retention": "7d"},
+        });
+        let again: IndexEntry = serde_json::from_value(index.clone()).expect("an index");
+        assert_eq!(serde_json::to_value(&again).expect("JSON"), index);
+        let again: StreamEntry = serde_json::from_value(stream.clone()).expect("a stream");
+        assert_eq!(serde_json::to_value(&again).expect("JSON"), stream);
+    }
 }

@@ -475,9 +475,11 @@ impl<B: Clone> IndexFeedFollower<B> {
             FeedChange::Closed { version, until, held, disturbances } => {
                 let session = self.sessions.get_mut(&owner).filter(|_| version == self.version);
                 let Some(session) = session else { return };
-                let time = Timestamp(until.0.saturating_add(MARGIN_US));
-                session.closed = Some(time);
-                session.buckets.values_mut().for_each(|bucket| bucket.count(time, disturbances));
+                let looked = Timestamp(until.0.saturating_add(MARGIN_US));
+                session.closed = Some(looked);
+                // Some may have come after the look, and all did before now.
+                let counted = looked.max(now);
+                session.buckets.values_mut().for_each(|bucket| bucket.count(counted, disturbances));
                 let mark = session.run.map(|run| ReplicaMark { owner, run, disturbances, until });
                 for (bucket, followed) in self.copies.values_mut().flat_map(|copy| &mut copy.buckets) {
                     if self.owners.get(bucket) != Some(&Some(owner)) {

@@ -15,16 +15,15 @@
 //! 2. **A page replaces.** A record of the copy that the page does not have goes, or is looked up. So a
 //!    version that the store of a former owner had, and no other one, does not stay.
 //! 3. **Each copy has a time W for each bucket**: below it, the copy has what all replicas of the bucket
-//!    have. W advances only by [`FeedChange::Closed`]: the owner had no earlier write in flight, none that
-//!    was given up, and all replicas were found equal. All other changes of a bucket than new rows (late
-//!    rows, drops, segments that arrive) take W back until the next closing: another replica may not have
-//!    them yet.
+//!    have. W advances only by [`FeedChange::Closed`]: when the owner looked at its buckets ([`OwnerLook`]),
+//!    it had no earlier write in flight, none that was given up, and all replicas were found equal. All other
+//!    changes of a bucket than new rows (late rows, drops, segments that arrive) take W back until the next
+//!    closing: another replica may not have them yet.
 //! 4. **Each source has a time of disorder for each bucket**: when its replica changed last other than by
 //!    new rows, or became one that its owner counts. A copy that follows reads since W if the disorder is not
 //!    after it and W is less than a day ago ([`SINCE_US`]), and else the whole bucket. A node that learns of
 //!    its first state, or comes back, has the disorder of that moment in all buckets
-//!    ([`IndexFeedSource::adopt`]), and takes that of a replica to which its own was found equal
-//!    ([`IndexFeedSource::found_equal`]). So no note has to be durable before a write.
+//!    ([`IndexFeedSource::adopt`]). So no note has to be durable before a write.
 //! 5. **Each copy has a mark of the replica that it follows** ([`ReplicaMark`]), also where W cannot advance
 //!    or is before the disorder: while an index is new, after drops, as long as replicas differ. A source
 //!    counts its *disturbances*, the changes of its replicas other than by new rows; it says the count with
@@ -36,14 +35,13 @@
 //!    copy that is made of them. They may be ahead of what that one takes in: it gives a mark up with the
 //!    next disturbance that it takes in, until the closing after it.
 //!
-//! Nothing takes a disturbance back: [`IndexFeedSource::found_equal`] says that a replica has what others
-//! have since long, which its own copies may lack. A mark does not hold for another owner, whose replica may
-//! differ, nor for another run of the process, which has not seen the changes in between. A node that comes
-//! back without a restart counts a disturbance of all buckets. Documents of a bucket that is divided were all
-//! in the replica of the whole; of a bucket that was joined, some were not, and marks do not hold.
+//! A mark does not hold for another owner, whose replica may differ, nor for another run of the process,
+//! which has not seen the changes in between. A node that comes back without a restart counts a disturbance
+//! of all buckets. Documents of a bucket that is divided were all in the replica of the whole; of a bucket
+//! that was joined, some were not, and marks do not hold.
 //!
-//! W is a clock reading of an owner less [`MARGIN_US`], and a row counts as late half of that time after its
-//! timestamp: so clocks may differ by the other half.
+//! W is a clock reading of an owner, from before it looked at its buckets, less [`MARGIN_US`], and a row
+//! counts as late half of that time after its timestamp: so clocks may differ by the other half.
 //!
 //! The writes of a copy and W are lost together in a crash: [`IndexFeedFollower::marks`] is stored with a
 //! flush of the copy, and [`IndexFeedFollower::add_copy`] goes on from there.
@@ -62,6 +60,7 @@ mod message;
 pub mod records;
 mod session;
 mod source;
+mod standing;
 
 pub use follower::{CopyDefinition, FollowEffect, FollowProgress, IndexFeedFollower};
 pub use freshness::CopyFreshness;
@@ -69,9 +68,10 @@ pub use message::{
     BatchReceipt, CopyMarks, CopyNumber, FeedBatch, FeedChange, FeedCut, FeedPage, FeedRead, FeedReadScope,
     FeedRow, FollowRequest, FollowSession, OwnerPosition, PageContent, ReplicaMark, SourceRun,
 };
-pub use source::{AdoptedState, BucketStanding, FeedQueueSize, IndexFeedSource, RowOutcome};
+pub use source::{AdoptedState, FeedQueueSize, IndexFeedSource};
+pub use standing::{BucketStanding, LookBeginning, OwnerLook};
 
-/// Time by which closings are behind the clock of the owner, in microseconds. A write is given up earlier.
+/// Time by which closings are behind the clock of the owner, in microseconds.
 pub const MARGIN_US: u64 = 60_000_000;
 
 /// Age from which a row counts as late, in microseconds.

@@ -5,24 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::{DropScope, Timestamp};
 
+use crate::LATE_US;
 use crate::message::{
     BatchReceipt, FeedBatch, FeedChange, FeedCut, FeedRead, FeedRow, FollowRequest, FollowSession,
     OwnerPosition, PageContent, SourceRun,
 };
 use crate::session::SourceSession;
-use crate::{LATE_US, MARGIN_US};
-
-/// Standing of the replica of a bucket at its owner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum BucketStanding {
-    /// It may lack versions that were acknowledged.
-    Incomplete,
-    /// It has everything that was acknowledged. Replicas may differ in what was not.
-    Whole,
-    /// All replicas on nodes that serve were found equal, with no write in flight; what came since is in
-    /// flight, or on all of them.
-    Settled,
-}
+use crate::standing::{BucketStanding, LookBeginning, OwnerLook};
 
 /// Cluster state that a node with documents acts by, as its feed needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,15 +20,6 @@ pub struct AdoptedState {
     pub version: u64,
     /// True if the node serves by it.
     pub serves: bool,
-}
-
-/// End of a write, or of a drop, at the owner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowOutcome {
-    /// All replicas have it.
-    Landed,
-    /// Any of the replicas may have it, or get it.
-    GivenUp,
 }
 
 /// Size of the queue of a follower.
@@ -56,14 +36,10 @@ pub struct FeedQueueSize {
 /// All buckets are those of the cluster state. `now` is the clock of the store, the one that timestamps
 /// of writes come from. The caller keeps to this order:
 ///
-/// - [`IndexFeedSource::write_begun`] before any replica gets the row, [`IndexFeedSource::committed`] when
-///   the node's own store has it, and both before the write is acknowledged.
-/// - A bucket is [`BucketStanding::Whole`] when its replica can be read alone, and
-///   [`BucketStanding::Settled`] when all replicas were found equal with no write in flight, and no message
-///   of a write that was given up can still arrive. At that moment each of their nodes calls
-///   [`IndexFeedSource::found_equal`] with the earliest of their times of disorder. Without that call
-///   nothing is lost, and more is read.
-/// - [`IndexFeedSource::close`] and [`IndexFeedSource::position`] only while the cluster state is confirmed.
+/// - [`IndexFeedSource::committed`] when the node's own store has a row, before the write is acknowledged.
+/// - [`IndexFeedSource::begin_look`], a look at what the node owns, and [`IndexFeedSource::adopt`] before
+///   [`IndexFeedSource::close`] and [`IndexFeedSource::position`], one look at a time; these two only if the
+///   cluster state of the look was confirmed after it.
 #[derive(Debug)]
 pub struct IndexFeedSource<B> {
     run: SourceRun,
@@ -78,6 +54,8 @@ pub struct IndexFeedSource<B> {
     disturbances: u64,
     /// Number of the last one that concerned all buckets.
     disturbed: u64,
+    /// Beginning of the last look at the owned buckets.
+    looked: LookBeginning,
     /// Time of the newest drop: earlier rows may be dropped already.
     dropped: Timestamp,
     sessions: BTreeMap<NodeKey, SourceSession<B>>,
@@ -96,10 +74,6 @@ struct FedBucket {
     /// Number of the disturbances of the source with its last one.
     disturbed: u64,
     changes_under_way: usize,
-    /// Times of writes in flight, with their number.
-    in_flight: BTreeMap<Timestamp, usize>,
-    /// True if a write was given up since the replicas were found equal.
-    has_given_up: bool,
 }
 
 impl FedBucket {
@@ -107,12 +81,12 @@ impl FedBucket {
         self.standing >= Some(BucketStanding::Whole)
     }
 
-    /// True if all replicas have all versions from before a time.
-    fn is_closed(&self, until: Timestamp) -> bool {
+    /// True if all replicas have all versions that a closing by a look is about. A late row that came since
+    /// may be in flight still.
+    fn is_closed(&self, looked: LookBeginning) -> bool {
         self.standing == Some(BucketStanding::Settled)
-            && !self.has_given_up
             && self.changes_under_way == 0
-            && self.in_flight.first_key_value().is_none_or(|(oldest, _)| *oldest >= until)
+            && self.disturbed <= looked.disturbances
     }
 }
 
@@ -127,6 +101,7 @@ impl<B: Clone> IndexFeedSource<B> {
             disorder: now,
             disturbances: 0,
             disturbed: 0,
+            looked: LookBeginning::default(),
             dropped: now,
             sessions: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -144,18 +119,18 @@ impl<B: Clone> IndexFeedSource<B> {
         self.state.map_or(0, |state| state.version)
     }
 
-    /// The node acts by a cluster state from now on, and owns these buckets; `false`, and nothing changes, if
-    /// it acts by a later one.
+    /// Begins a look at the buckets that the node owns. `now` is read before.
+    pub fn begin_look(&self, now: Timestamp) -> LookBeginning {
+        LookBeginning { at: now, disturbances: self.disturbances }
+    }
+
+    /// The node acts by a cluster state from now on, and has looked at the buckets that it owns by it;
+    /// `false`, and nothing changes, if it acts by a later one.
     ///
     /// Others may have settled without a version that it alone has: by a state from before the first one, by
     /// one in which it did not serve, or by one that it has not seen. After these, all of its replicas are in
     /// disorder since now.
-    pub fn adopt(
-        &mut self,
-        state: AdoptedState,
-        owned: &BTreeMap<BucketId, BucketStanding>,
-        now: Timestamp,
-    ) -> bool {
+    pub fn adopt(&mut self, state: AdoptedState, look: &OwnerLook, now: Timestamp) -> bool {
         let is_continued = match self.state {
             Some(known) if known.version > state.version => return false,
             Some(known) if known.version == state.version => true,
@@ -166,21 +141,26 @@ impl<B: Clone> IndexFeedSource<B> {
             self.disturb_all(now);
         }
         self.state = Some(state);
+        self.looked = look.beginning;
+        let owned = &look.standings;
         let former = self.buckets.iter().filter(|(_, fed)| fed.standing.is_some());
         let lost = former.map(|(bucket, _)| *bucket).filter(|bucket| !owned.contains_key(bucket));
         let lost: Vec<BucketId> = lost.collect();
         for bucket in lost {
-            let fed = self.buckets.entry(bucket).or_default();
-            fed.standing = None;
-            fed.in_flight.clear();
-            fed.has_given_up = false;
+            self.buckets.entry(bucket).or_default().standing = None;
             self.end(bucket);
             self.note_completeness(bucket);
         }
         // Buckets without a time or a change would stay for as long as the process runs.
         self.buckets
             .retain(|_, fed| fed.standing.is_some() || fed.disorder.is_some() || fed.changes_under_way > 0);
-        owned.iter().for_each(|(bucket, standing)| self.set_standing(*bucket, *standing));
+        for (bucket, standing) in owned {
+            self.buckets.entry(*bucket).or_default().standing = Some(*standing);
+            if *standing == BucketStanding::Incomplete {
+                self.end(*bucket);
+            }
+            self.note_completeness(*bucket);
+        }
         self.admit();
         true
     }
@@ -191,24 +171,6 @@ impl<B: Clone> IndexFeedSource<B> {
         self.disturbances += 1;
         self.disturbed = self.disturbances;
         self.buckets.values_mut().for_each(|bucket| bucket.disorder = None);
-    }
-
-    /// The replica of an owned bucket has another standing. [`BucketStanding::Settled`] takes back that
-    /// writes were given up.
-    pub fn stand(&mut self, bucket: BucketId, standing: BucketStanding) {
-        self.set_standing(bucket, standing);
-        self.admit();
-    }
-
-    fn set_standing(&mut self, bucket: BucketId, standing: BucketStanding) {
-        let fed = self.buckets.entry(bucket).or_default();
-        fed.standing = Some(standing);
-        match standing {
-            BucketStanding::Settled => fed.has_given_up = false,
-            BucketStanding::Whole => {}
-            BucketStanding::Incomplete => self.end(bucket),
-        }
-        self.note_completeness(bucket);
     }
 
     fn note_completeness(&mut self, bucket: BucketId) {
@@ -256,13 +218,6 @@ impl<B: Clone> IndexFeedSource<B> {
         covering.chain(inside).map(|fed| fed.disturbed).fold(self.disturbed, u64::max)
     }
 
-    /// The node's replica of a bucket was found equal to another one, with no write in flight, whose disorder
-    /// was at this time: it has what that has, so its own disorder is not later.
-    pub fn found_equal(&mut self, bucket: BucketId, disorder: Timestamp) {
-        let own = self.disorder(bucket);
-        self.buckets.entry(bucket).or_default().disorder = Some(own.min(disorder));
-    }
-
     /// Notes that a replica changes other than by new rows.
     fn disturb(&mut self, bucket: BucketId, now: Timestamp) {
         let own = self.disorder(bucket);
@@ -270,22 +225,6 @@ impl<B: Clone> IndexFeedSource<B> {
         let fed = self.buckets.entry(bucket).or_default();
         fed.disorder = Some(own.max(now));
         fed.disturbed = self.disturbances;
-    }
-
-    /// The owner begins to write a row under this time. A drop begins with time 0: it concerns rows of any.
-    pub fn write_begun(&mut self, bucket: BucketId, timestamp: Timestamp) {
-        *self.buckets.entry(bucket).or_default().in_flight.entry(timestamp).or_default() += 1;
-    }
-
-    /// A write ends that has begun.
-    pub fn write_ended(&mut self, bucket: BucketId, timestamp: Timestamp, outcome: RowOutcome) {
-        let Some(fed) = self.buckets.get_mut(&bucket) else { return };
-        let Some(count) = fed.in_flight.get_mut(&timestamp) else { return };
-        *count -= 1;
-        if *count == 0 {
-            fed.in_flight.remove(&timestamp);
-        }
-        fed.has_given_up |= outcome == RowOutcome::GivenUp;
     }
 
     /// Rows are durable and visible in the node's store. Called before they are acknowledged.
@@ -349,16 +288,18 @@ impl<B: Clone> IndexFeedSource<B> {
         self.cut_those_over();
     }
 
-    /// Queues how far the followed buckets are complete: up to a margin ago, but for those that are not
-    /// settled; and how many disturbances were counted. Called every few seconds, only while the cluster
-    /// state is confirmed.
-    pub fn close(&mut self, now: Timestamp) {
-        let until = Timestamp(now.0.saturating_sub(MARGIN_US));
+    /// Queues how far the followed buckets are complete: up to a margin before the last look, but for those
+    /// that were not settled then, or were disturbed since; and how many disturbances were counted. Called
+    /// every few seconds, if the cluster state was confirmed after the look.
+    pub fn close(&mut self) {
         let (version, disturbances) = (self.version(), self.disturbances);
+        let (looked, until) = (self.looked, self.looked.closing());
+        let is_any_closed = self.disturbed <= looked.disturbances;
         let buckets = &self.buckets;
         for session in self.sessions.values_mut() {
-            let is_held =
-                |bucket: &&BucketId| !buckets.get(bucket).is_some_and(|bucket| bucket.is_closed(until));
+            let is_held = |bucket: &&BucketId| {
+                !(is_any_closed && buckets.get(bucket).is_some_and(|bucket| bucket.is_closed(looked)))
+            };
             let held: BTreeSet<BucketId> = session.followed.keys().filter(is_held).copied().collect();
             if !session.followed.is_empty() {
                 session.push(FeedChange::Closed { version, until, held, disturbances });

@@ -348,7 +348,8 @@ pub trait ClusterView: Send + Sync + 'static {
     /// This node does not own it, or not every serving node has reported its replicas.
     fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError>;
 
-    /// Times of the oldest writes that this node brings to replicas now, by bucket; 0 for a drop.
+    /// Times of the oldest writes of this node that a replica may lack now, by bucket; 0 for a drop, and
+    /// where replicas may differ.
     fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp>;
 
     /// True if the cluster state still has this version, and is confirmed: then no other owner has come

@@ -191,4 +191,15 @@ mod tests {
         let again = FieldUseLog::open_on(directory.path(), 8).summary_on(8);
         assert_eq!((again.days, again.counts("mail", "title")), (2, [0, 1, 0, 0, 0]));
     }
+
+    #[test]
+    fn the_file_is_written_as_ever() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let log = FieldUseLog::open_on(directory.path(), 7);
+        let uses = [("title", FieldUseKind::Matched), ("title", FieldUseKind::Shown)];
+        log.add(8, "mail", uses.into_iter());
+        log.save(8).expect("it is saved");
+        let written = std::fs::read_to_string(directory.path().join(FILE)).expect("there is a file");
+        assert_eq!(written, r#"{"first":7,"days":{"8":{"mail":{"title":[1,0,0,0,1]}}}}"#);
+    }
 }

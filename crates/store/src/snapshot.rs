@@ -362,3 +362,23 @@ fn measure(options: &StoreOptions) -> SnapshotSpace {
     let log_bytes = logs::bytes(&options.data_dir);
     SnapshotSpace { snapshots: snapshots.len() as u64, held_bytes, log_bytes }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With other names the checksum of a description would not fit.
+    #[test]
+    fn descriptions_are_written_as_ever() {
+        let snapshot = concat!(
+            r#"{"format":1,"name":"a","time":2,"documents":3,"bytes":4,"files":5,"application":6,"until":7,"#,
+            r#""first_log":8,"checksums":{"manifest":"0a"}}"#
+        );
+        let kept = format!("{{\"snapshot\":{snapshot},\"checksum\":\"ec4f01b0c4d24932\"}}");
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join(DESCRIPTION), &kept).expect("it is written");
+        let read = SnapshotDescription::read(directory.path()).expect("it is read");
+        let written: serde_json::Value = serde_json::from_slice(&read.encode()).expect("JSON");
+        assert_eq!(written, serde_json::from_str::<serde_json::Value>(&kept).expect("JSON"));
+    }
+}

@@ -1,4 +1,5 @@
 //! Buckets from outside: their order, and the nodes that should have them.
 
+mod configuration;
 mod ideal;
 mod order;

@@ -88,3 +88,22 @@ fn a_damaged_file_is_named() {
         assert!(refused.contains("coordination is damaged") && refused.contains("backup"), "{refused}");
     }
 }
+
+#[tokio::test]
+async fn the_file_is_written_as_ever() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("coordination");
+    let a = r#"{"key":"a","value":"AP8K","created":2,"changed":3}"#;
+    let kept = format!("0aa097098bf2ec09\n{{\"revision\":3,\"entries\":[{a}]}}");
+    std::fs::write(&path, kept).expect("it is written");
+    let coordination = open(directory.path());
+    let (revision, entries) = coordination.list("").await.expect("they are listed");
+    let [entry] = &entries[..] else { panic!("{entries:?}") };
+    assert_eq!((&*entry.key, &*entry.value), ("a", &[0, 255, 10][..]));
+    assert_eq!((revision.0, entry.created.0, entry.changed.0), (3, 2, 3));
+    coordination.apply(KeyOperation::put("b", "1")).await.expect("it is put");
+    let written = std::fs::read_to_string(&path).expect("it is read");
+    let b = r#"{"key":"b","value":"MQ==","created":4,"changed":4}"#;
+    let expected = format!("{{\"revision\":4,\"entries\":[{a},{b}]}}");
+    assert_eq!(written.split_once('\n').expect("a checksum, and the keys").1, expected);
+}

@@ -26,7 +26,7 @@ pub(crate) struct FollowerSession {
     pub heard: Timestamp,
     /// Time of the last request.
     pub asked: Timestamp,
-    /// Time of the last closing, by the clock of the owner: all earlier changes were taken in.
+    /// Time of the look of the last closing, by the clock of the owner: all earlier changes were taken in.
     pub closed: Option<Timestamp>,
 }
 
@@ -48,7 +48,7 @@ impl SessionBucket {
         self.disturbance = u64::MAX;
     }
 
-    /// All of its disturbances so far came before this time, and were counted.
+    /// All of its disturbances so far came before this time, and are among the counted ones.
     pub fn count(&mut self, time: Timestamp, disturbances: u64) {
         if self.disorder == Some(Timestamp(u64::MAX)) {
             self.disorder = Some(time);

@@ -1,5 +1,6 @@
 //! A source and a follower, step by step.
 
+mod closings;
 mod marks;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::{DocumentGroup, DropScope, Timestamp};
 use millrace_index_feed::{
-    AdoptedState, BATCHES_IN_FLIGHT, BucketStanding, CopyDefinition, CopyFreshness, CopyMarks, CopyNumber,
-    FeedChange, FeedRead, FeedReadScope, FeedRow, FollowEffect, IndexFeedFollower, IndexFeedSource,
-    MARGIN_US, PageContent, QUEUE_ROWS, RowOutcome, SINCE_US, SourceRun,
+    AdoptedState, BATCHES_IN_FLIGHT, CopyDefinition, CopyFreshness, CopyMarks, CopyNumber, FeedChange,
+    FeedRead, FeedReadScope, FeedRow, FollowEffect, IndexFeedFollower, IndexFeedSource, MARGIN_US, OwnerLook,
+    PageContent, QUEUE_ROWS, SINCE_US, SourceRun,
 };
 
 const OWNER: NodeKey = NodeKey(1);
@@ -26,8 +27,12 @@ fn half(bits: u64) -> BucketId {
     BucketId::new(1, bits)
 }
 
-fn owned(standing: BucketStanding) -> BTreeMap<BucketId, BucketStanding> {
-    BTreeMap::from([(half(0), standing), (half(1), standing)])
+/// Owned buckets, each true if the owner's replica has everything.
+type OwnedBuckets = BTreeMap<BucketId, bool>;
+
+/// Both halves, with everything.
+fn owned() -> OwnedBuckets {
+    BTreeMap::from([(half(0), true), (half(1), true)])
 }
 
 fn row(bucket: BucketId, document: u8, timestamp: Timestamp) -> FeedRow<u8> {
@@ -40,6 +45,11 @@ struct FeedPair {
     source: IndexFeedSource<u8>,
     follower: IndexFeedFollower<u8>,
     now: Timestamp,
+    /// State of the cluster by which the owner serves, and its buckets by that.
+    version: u64,
+    owned: OwnedBuckets,
+    /// Times of the oldest writes that are in flight.
+    in_flight: BTreeMap<BucketId, Timestamp>,
     /// Effects on the copy, as text.
     effects: Vec<String>,
     /// Content of the store, for reads.
@@ -58,7 +68,10 @@ impl FeedPair {
         let mut pair = FeedPair {
             source: IndexFeedSource::new(SourceRun(1), at(0)),
             follower: IndexFeedFollower::new(1),
-            now: at(100),
+            now: at(0),
+            version: 1,
+            owned: owned(),
+            in_flight: BTreeMap::new(),
             effects: Vec::new(),
             stored: BTreeMap::new(),
             reads: Vec::new(),
@@ -66,14 +79,32 @@ impl FeedPair {
             page_documents: usize::MAX,
             asking: Vec::new(),
         };
-        let state = AdoptedState { version: 1, serves: true };
-        pair.source.adopt(state, &owned(BucketStanding::Settled), at(0));
+        pair.look();
+        pair.now = at(100);
         pair
     }
 
     /// The owner acts by a state by which it serves.
-    fn adopt(&mut self, version: u64, owned: &BTreeMap<BucketId, BucketStanding>) {
-        self.source.adopt(AdoptedState { version, serves: true }, owned, self.now);
+    fn adopt(&mut self, version: u64, owned: OwnedBuckets) {
+        (self.version, self.owned) = (version, owned);
+        self.look();
+    }
+
+    /// The owner looks at its buckets.
+    fn look(&mut self) {
+        self.adopt_state(AdoptedState { version: self.version, serves: true });
+    }
+
+    fn adopt_state(&mut self, state: AdoptedState) -> bool {
+        let known = self.owned.iter().map(|(bucket, has_all)| (*bucket, Some(*has_all)));
+        let look = OwnerLook::new(self.source.begin_look(self.now), &self.in_flight, known);
+        self.source.adopt(state, &look.expect("it is known of each bucket"), self.now)
+    }
+
+    /// The owner's replica of a bucket has everything from now on, or has not.
+    fn stand(&mut self, bucket: BucketId, has_all: bool) {
+        self.owned.insert(bucket, has_all);
+        self.look();
     }
 
     fn owners() -> BTreeMap<BucketId, Option<NodeKey>> {
@@ -206,7 +237,8 @@ impl FeedPair {
     }
 
     fn close(&mut self) {
-        self.source.close(self.now);
+        self.look();
+        self.source.close();
         self.exchange();
     }
 }
@@ -309,28 +341,6 @@ fn a_read_that_is_sent_later_is_awaited_from_then() {
         let asked = pair.asked.iter().filter(|(bucket, _)| *bucket == late.bucket.bits()).count();
         assert_eq!((asked, pair.asked.len()), (of_late, of_both), "{time:?}");
     }
-}
-
-#[test]
-fn closings_wait_for_writes_in_flight_and_for_those_that_were_given_up() {
-    let mut pair = FeedPair::new();
-    pair.begin(at(50));
-    pair.now = at(200);
-    let closed = at(200).0 - MARGIN_US;
-    pair.source.write_begun(half(0), at(120));
-    pair.close();
-    assert_eq!(pair.marks(), [at(50).0, closed], "a write is in flight");
-    pair.source.write_ended(half(0), at(120), RowOutcome::GivenUp);
-    pair.close();
-    assert_eq!(pair.marks(), [at(50).0, closed], "it was given up");
-    pair.source.stand(half(0), BucketStanding::Settled);
-    pair.close();
-    assert_eq!(pair.marks(), [closed, closed]);
-    // A drop concerns versions of any time.
-    pair.source.write_begun(half(1), Timestamp(0));
-    pair.now = at(300);
-    pair.close();
-    assert_eq!(pair.marks(), [at(300).0 - MARGIN_US, closed]);
 }
 
 #[test]
@@ -453,47 +463,26 @@ fn batches_are_handed_out_again_until_they_are_confirmed() {
 }
 
 #[test]
-fn a_restart_of_the_owner_is_read_as_a_whole_unless_its_replica_was_found_equal() {
-    let mut pair = FeedPair::new();
-    pair.begin(at(50));
-    pair.now = at(300);
-    pair.close();
-    pair.taken();
-    pair.source = IndexFeedSource::new(SourceRun(2), pair.now);
-    pair.adopt(1, &owned(BucketStanding::Whole));
-    pair.source.found_equal(half(0), at(120));
-    assert_ne!(pair.freshness(), CopyFreshness::Fresh);
-    // The follower learns of it when it asks why nothing comes.
-    pair.now = at(330);
-    let effects = pair.follower.tick(pair.now);
-    pair.carry_out(effects);
-    pair.exchange();
-    let since = at(300).0 - MARGIN_US;
-    assert_eq!(pair.taken(), [format!("read {since} of 0: 0"), "read all of 1: 0".to_owned()]);
-    assert_eq!(pair.freshness(), CopyFreshness::Fresh);
-}
-
-#[test]
 fn a_bucket_is_followed_once_its_replica_is_whole_and_until_it_has_another_owner() {
     let mut pair = FeedPair::new();
-    pair.source.stand(half(1), BucketStanding::Incomplete);
+    pair.stand(half(1), false);
     pair.begin(at(50));
     let since = at(50).0;
     assert_eq!(pair.taken(), [format!("read {since} of 0: 0")]);
     assert_eq!(pair.freshness(), CopyFreshness::NotReady);
     let progress = pair.follower.progress(COPY);
     assert_eq!((progress.buckets, progress.followed, progress.caught_up, progress.until), (2, 1, 1, at(50)));
-    pair.source.stand(half(1), BucketStanding::Whole);
+    pair.stand(half(1), true);
     pair.exchange();
     // Positions are asked for when all buckets were read.
     assert_eq!(pair.taken(), [format!("read {since} of 1: 0"), "ready".to_owned()]);
-    pair.adopt(1, &BTreeMap::from([(half(0), BucketStanding::Settled)]));
+    pair.adopt(1, BTreeMap::from([(half(0), true)]));
     pair.exchange();
     assert_eq!(pair.freshness(), CopyFreshness::Missing(BTreeSet::from([half(1)])));
     pair.commit(row(half(1), 3, at(100)));
     pair.exchange();
     assert_eq!(pair.taken(), Vec::<String>::new());
-    pair.source.stand(half(1), BucketStanding::Whole);
+    pair.stand(half(1), true);
     pair.exchange();
     assert_eq!(pair.taken(), [format!("read {since} of 1: 1")]);
     assert_eq!(pair.freshness(), CopyFreshness::Fresh);
@@ -506,7 +495,7 @@ fn a_bucket_without_an_owner_is_missing() {
     let owners = BTreeMap::from([(half(0), Some(OWNER)), (half(1), None)]);
     let effects = pair.follower.adopt(2, owners, pair.now);
     pair.carry_out(effects);
-    pair.adopt(2, &owned(BucketStanding::Settled));
+    pair.adopt(2, owned());
     pair.exchange();
     let positions = BTreeMap::from([(OWNER, pair.source.position(FOLLOWER))]);
     let expected = CopyFreshness::Missing(BTreeSet::from([half(1)]));
@@ -524,9 +513,7 @@ fn a_part_that_is_divided_off_goes_on_where_its_bucket_was() {
     pair.taken();
     let part = BucketId::new(34, 1);
     let owners = FeedPair::owners().into_iter().chain([(part, Some(OWNER))]).collect();
-    let parted =
-        owned(BucketStanding::Settled).into_iter().chain([(part, BucketStanding::Settled)]).collect();
-    pair.adopt(2, &parted);
+    pair.adopt(2, owned().into_iter().chain([(part, true)]).collect());
     let effects = pair.follower.adopt(2, owners, pair.now);
     pair.carry_out(effects);
     pair.exchange();
@@ -544,35 +531,6 @@ fn a_part_of_a_bucket_with_late_rows_is_read_as_a_whole() {
     pair.commit(row(half(1), 7, at(160)));
     assert_eq!(pair.source.disorder(BucketId::new(34, 1)), at(200));
     assert!(pair.source.disorder(BucketId::new(34, 0)) < at(200));
-}
-
-#[test]
-fn a_copy_lags_by_what_its_owner_has_not_closed() {
-    let mut pair = FeedPair::new();
-    pair.begin(Timestamp(0));
-    assert_eq!(pair.follower.lag(COPY, pair.now), None, "nothing is known");
-    pair.close();
-    assert_eq!(pair.follower.lag(COPY, pair.now), Some(0));
-    pair.now = at(130);
-    assert_eq!(pair.follower.lag(COPY, pair.now), Some(30_000_000), "the owner is silent");
-    // What was closed is on its way.
-    pair.source.close(pair.now);
-    assert_eq!(pair.follower.lag(COPY, pair.now), Some(30_000_000));
-    pair.exchange();
-    assert_eq!(pair.follower.lag(COPY, pair.now), Some(0));
-    let (scope, both) = (DropScope::Type(MAIL.to_owned()), [half(0), half(1)]);
-    pair.source.dropped(&scope, None, at(100), &both, pair.now);
-    pair.exchange();
-    assert_eq!(pair.follower.lag(COPY, at(131)), Some(1_000_000), "a drop holds nothing up");
-    pair.source.changing(&[half(1)], pair.now);
-    pair.source.changed(&[half(1)], pair.now);
-    while let Some(batch) = pair.source.next_batch(FOLLOWER) {
-        let effects = pair.follower.batch(OWNER, batch, pair.now);
-        pair.carry_out(effects);
-    }
-    assert_eq!(pair.follower.lag(COPY, pair.now), None, "the bucket is to be read");
-    pair.exchange();
-    assert_eq!(pair.follower.lag(COPY, pair.now), Some(0));
 }
 
 #[test]

@@ -62,7 +62,7 @@ const SABOTAGES: [FeedSabotage; 14] = [
 ];
 
 /// Seeds within which a defect is found.
-const SABOTAGE_SEEDS: u64 = 300;
+const SABOTAGE_SEEDS: u64 = 1_000;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)

@@ -1,5 +1,7 @@
 //! Indexes of an application, compiled: the keys of a document.
 
+mod hashed;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -15,8 +17,7 @@ use millrace_selection::DocumentSelection;
 use millrace_store::{Error as StoreError, VisitedRow, VisitedValue, VisitedVersion};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Version of the keys: a change of it builds all indexes again.
-const KEYS_VERSION: u32 = 1;
+use hashed::hashed_text;
 
 /// A compiled index.
 pub struct IndexDefinition {
@@ -79,29 +80,10 @@ impl IndexDefinition {
             || refuse(format!("a key or stored field of index '{}' is not an attribute", config.name));
         let components = components.ok_or_else(unfit)?;
         let layout = KeyLayout::new(components).map_err(|error| refuse(error.to_string()))?;
-        let matchings: Vec<_> = config
-            .keys
-            .iter()
-            .map(|key| schema.field_or_part(&key.path).map(|field| (&field.data_type, &field.matching)))
-            .collect();
-        let mut text = format!(
-            "{KEYS_VERSION} {content} {} {:?} {matchings:?} {:?}",
-            config.document_type,
-            config.keys,
-            config.selection.as_ref().map(|selection| &selection.value)
-        );
-        if layout.components().iter().any(|component| component.key_type == KeyType::Float) {
-            text += " with -0";
-        }
-        if !config.stored.is_empty() {
-            let fields = config.stored.iter().map(|path| schema.field_or_part(path));
-            let types: Vec<_> = fields.map(|field| field.map(|field| &field.data_type)).collect();
-            text += &format!(" {:?} {types:?}", config.stored);
-        }
         let mut definition = IndexDefinition {
             config: config.clone(),
             content: Arc::clone(content),
-            hash: xxh3_64(text.as_bytes()),
+            hash: xxh3_64(hashed_text(config, content, schema, &layout).as_bytes()),
             layout,
             places: Vec::new(),
             selection,

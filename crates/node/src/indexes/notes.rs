@@ -243,6 +243,8 @@ fn general(all: &[NotedChange]) -> Vec<NotedChange> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn shown(notes: &ChangeNotes) -> String {
@@ -286,5 +288,32 @@ mod tests {
         assert_eq!(shown(&ChangeNotes::open(directory.path().join("notes"))), "Type(None)");
         std::fs::create_dir(directory.path().join("unreadable")).expect("made");
         assert_eq!(shown(&ChangeNotes::open(directory.path().join("unreadable"))), "Type(None)");
+    }
+
+    /// Notes of an earlier version that cannot be read would count as notes of everything.
+    #[test]
+    fn notes_are_written_as_ever() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("notes");
+        let kept = concat!(
+            r#"[{"Group":{"document_type":"mail","group":"gann"}},{"Group":{"document_type":null,"group":"n7"}},"#,
+            r#"{"Type":"mail"},{"Type":null},{"Bucket":[20,5]},{"Late":9}]"#
+        );
+        std::fs::write(&path, kept).expect("written");
+        let group = |document_type: Option<&str>, group: &str| NotedChange::Group {
+            document_type: document_type.map(str::to_owned),
+            group: group.to_owned(),
+        };
+        let read: BTreeSet<NotedChange> = ChangeNotes::open(path).all().into_iter().collect();
+        let expected = [
+            group(Some("mail"), "gann"),
+            group(None, "n7"),
+            NotedChange::Type(Some("mail".to_owned())),
+            NotedChange::Type(None),
+            NotedChange::Bucket(20, 5),
+            NotedChange::Late(9),
+        ];
+        assert_eq!(serde_json::to_string(&expected).expect("JSON"), kept);
+        assert_eq!(read, BTreeSet::from(expected));
     }
 }

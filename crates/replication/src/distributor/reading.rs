@@ -108,9 +108,18 @@ impl Distributor {
         replicas.map(|replica| replica.info.content.documents).max().unwrap_or(0)
     }
 
-    /// Times of the oldest writes in flight, by bucket; 0 for a drop, which concerns versions of any time.
+    /// Times of the oldest writes that a replica may lack, by bucket: of those in flight; 0 for a drop, which
+    /// concerns versions of any time, and for a bucket whose replicas may differ. Such a bucket can have a
+    /// [`Distributor::route`] to everything acknowledged, while a node that has come back has not reported:
+    /// see [`Distributor::holders`]. It can have none, if its first write was given up before any replica was
+    /// heard of.
     pub fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp> {
-        let mut oldest = BTreeMap::new();
+        let all_reported = self.unreported.is_empty();
+        let may_differ =
+            |found: &OwnedBucket| !all_reported || (!found.settled && !found.replicas.is_empty());
+        let differing = self.buckets.iter().filter(|(_, found)| may_differ(found));
+        let mut oldest: BTreeMap<BucketId, Timestamp> =
+            differing.map(|(bucket, _)| (*bucket, Timestamp(0))).collect();
         for request in self.requests.slots.values() {
             let Some(row) = request.sent() else { continue };
             let time = match **row {

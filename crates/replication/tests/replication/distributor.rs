@@ -1,7 +1,7 @@
 //! Tests of an owner and its writes while its buckets change owner: its inputs are scripted, and its outputs
 //! are checked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use millrace_cluster::{
 use millrace_document::{DocumentId, DocumentVersion, DropScope, Timestamp};
 use millrace_replication::distributor::{
     ClientWrite, DecidedModification, Distributor, DistributorEffect, DistributorEvent, DocumentChange,
-    DurableWrite, RequestError, RequestTicket, Settings,
+    DurableWrite, NoRoute, RequestError, RequestTicket, Settings,
 };
 
 use crate::states;
@@ -460,6 +460,46 @@ fn replicas_that_somebody_asks_for_are_made_equal_first() {
         is_of.then(|| NodeResponse::Failed(broken.clone()))
     });
     assert_eq!(merged(&owner), [last].into());
+}
+
+#[test]
+fn a_first_write_that_was_given_up_is_one_that_replicas_may_lack() {
+    let mut owner = OwnerHarness::unreported();
+    owner.answer_reports(0);
+    assert_eq!(owner.distributor.oldest_writes(), BTreeMap::new());
+    owner.write(DocumentChange::Put { id: id(), body: Arc::from(&b"body"[..]) });
+    let sent = Timestamp(owner.rows()[0].1);
+    assert_eq!(owner.distributor.oldest_writes(), BTreeMap::from([(bucket(), sent)]));
+    // A replica may have it; no answer arrives.
+    owner.now += Duration::from_secs(101);
+    owner.confirm();
+    assert_eq!(owner.written.len(), 1, "it was given up");
+    let route = owner.distributor.route(bucket(), owner.now());
+    assert_eq!(route, Err(NoRoute::Nothing), "nothing that was acknowledged can be missing");
+    assert_eq!(owner.distributor.oldest_writes(), BTreeMap::from([(bucket(), Timestamp(0))]));
+    // The replicas say that they have the same.
+    for _ in 0..10 {
+        owner.now += Duration::from_secs(1);
+        owner.confirm();
+        owner.answer(|_, request| {
+            let info = ReportedReplica { complete: true, newest: sent, ..ReportedReplica::default() };
+            matches!(request, NodeRequest::Info { .. })
+                .then(|| NodeResponse::Replicas { replicas: vec![(bucket(), info)], newest: sent })
+        });
+    }
+    assert_eq!(owner.distributor.oldest_writes(), BTreeMap::new());
+}
+
+#[test]
+fn replicas_may_lack_what_a_node_has_that_has_come_back_and_not_reported() {
+    let mut owner = OwnerHarness::new(5);
+    assert_eq!(owner.distributor.oldest_writes(), BTreeMap::new());
+    // The owner goes on with its buckets.
+    owner.adopt(2, "uur");
+    assert!(owner.distributor.route(bucket(), owner.now()).is_ok_and(|route| route.full));
+    assert_eq!(owner.distributor.oldest_writes(), BTreeMap::from([(bucket(), Timestamp(0))]));
+    owner.answer_reports(5);
+    assert_eq!(owner.distributor.oldest_writes(), BTreeMap::new());
 }
 
 const ALWAYS: Timestamp = Timestamp(u64::MAX);

@@ -1,6 +1,5 @@
 //! The side of a node with documents: changes of its storage reach the feed before they are acknowledged.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +7,8 @@ use millrace_bucket::{BucketId, DocumentSortKey};
 use millrace_cluster::{ClusterState, Incarnation, NodeKey};
 use millrace_document::{DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_index_feed::{
-    AdoptedState, BucketStanding, FeedRead, FeedReadScope, FeedRow, FollowRequest, IndexFeedSource,
-    MARGIN_US, PageContent, SourceRun,
+    AdoptedState, FeedRead, FeedReadScope, FeedRow, FollowRequest, IndexFeedSource, LookBeginning, OwnerLook,
+    PageContent, SourceRun,
 };
 use millrace_replication::distributor::NoRoute;
 
@@ -22,9 +21,6 @@ use crate::world::{SimEvent, SimWorld};
 
 /// Number of ticks between two closings.
 const CLOSING_TICKS: u64 = 5;
-
-/// Time by which a look at the standings may be older than the closing that follows it, in microseconds.
-const LOOK_US: u64 = 10_000_000;
 
 /// Maximum number of documents of a page.
 const INDEX_PAGE: usize = 2;
@@ -44,17 +40,11 @@ impl SimIndexFeed {
         SimIndexFeed { source: IndexFeedSource::new(SourceRun(run), now), state: None }
     }
 
-    /// Takes in the standings of the buckets that the node owns.
-    fn set_standings(
-        &mut self,
-        own: NodeKey,
-        state: Arc<ClusterState>,
-        standings: &BTreeMap<BucketId, BucketStanding>,
-        now: Timestamp,
-    ) {
+    /// Takes in a look at the buckets that the node owns.
+    fn adopt(&mut self, own: NodeKey, state: Arc<ClusterState>, look: &OwnerLook, now: Timestamp) {
         let adopted =
             AdoptedState { version: state.version().number(), serves: state.node_state(own).serves() };
-        if self.source.adopt(adopted, standings, now) {
+        if self.source.adopt(adopted, look, now) {
             self.state = Some(state);
         }
     }
@@ -187,8 +177,7 @@ impl SimWorld {
         let version = node.indexes.feed.state.as_ref().map(|state| state.version().number());
         let is_closing = is_known && number.is_multiple_of(CLOSING_TICKS);
         if is_closing && version.is_some_and(|version| confirms(node, version, now)) {
-            let clock = node.write_clock(now);
-            node.indexes.feed.source.close(clock);
+            node.indexes.feed.source.close();
         }
         followers.into_iter().for_each(|follower| node.indexes.feed.source.resend(follower));
         self.send_batches(key);
@@ -259,9 +248,10 @@ impl SimWorld {
         let (now, sabotage) = (self.now, self.options.sabotage);
         let Some(node) = self.nodes.get_mut(&key) else { return false };
         let Some(state) = node.state.clone() else { return false };
-        let Some(standings) = standings(node, &state, now, sabotage) else { return false };
         let clock = node.write_clock(now);
-        node.indexes.feed.set_standings(key, state, &standings, clock);
+        let beginning = node.indexes.feed.source.begin_look(clock);
+        let Some(look) = look(node, &state, beginning, now, sabotage) else { return false };
+        node.indexes.feed.adopt(key, state, &look, clock);
         true
     }
 }
@@ -274,42 +264,33 @@ fn confirms(node: &SimNode, version: u64, now: Duration) -> bool {
         .is_some_and(|known| known.number() == version && node.distributor.confirms(known, node.now(now)))
 }
 
-/// Standings of the buckets that a node owns by a state.
-fn standings(
+/// Looks at the buckets that a node owns by a state.
+fn look(
     node: &mut SimNode,
     state: &ClusterState,
+    beginning: LookBeginning,
     now: Duration,
     sabotage: Option<Sabotage>,
-) -> Option<BTreeMap<BucketId, BucketStanding>> {
+) -> Option<OwnerLook> {
     if node.distributor.version() != Some(state.version()) {
         return None;
     }
     let (key, now) = (node.key, node.now(now));
     let oldest = node.distributor.oldest_writes();
-    let closing = now.wall_us.saturating_sub(MARGIN_US - LOOK_US);
-    let (mut standings, mut is_any_known) = (BTreeMap::new(), false);
-    for bucket in state.buckets().filter(|bucket| state.owner(*bucket) == Some(key)) {
-        let has_all = match node.distributor.route(bucket, now) {
-            Ok(route) if route.version == state.version() => {
-                is_any_known = true;
-                route.full && node.distributor.readers(bucket, &route).contains(&key)
-            }
-            // Without documents there is nothing that the replica could lack.
-            Err(NoRoute::Nothing) => {
-                is_any_known = true;
-                true
-            }
-            _ => false,
-        };
-        let has_all = has_all || sabotage == Some(Sabotage::IncompleteOwnersFeed);
-        let is_late = oldest.get(&bucket).is_some_and(|oldest| oldest.0 < closing);
-        let standing = match (has_all, is_late) {
-            (false, _) => BucketStanding::Incomplete,
-            // Other replicas may not have the write yet.
-            (true, true) => BucketStanding::Whole,
-            (true, false) => BucketStanding::Settled,
-        };
-        standings.insert(bucket, standing);
+    let owned = state.buckets().filter(|bucket| state.owner(*bucket) == Some(key));
+    let known = owned.map(|bucket| match node.distributor.route(bucket, now) {
+        Ok(route) if route.version == state.version() => {
+            let has_all = route.full && node.distributor.readers(bucket, &route).contains(&key);
+            (bucket, Some(has_all))
+        }
+        // Without documents there is nothing that the replica could lack.
+        Err(NoRoute::Nothing) => (bucket, Some(true)),
+        _ => (bucket, None),
+    });
+    let mut known: Vec<(BucketId, Option<bool>)> = known.collect();
+    let is_any_known = known.iter().any(|(_, has_all)| has_all.is_some());
+    if sabotage == Some(Sabotage::IncompleteOwnersFeed) && is_any_known {
+        known.iter_mut().for_each(|(_, has_all)| *has_all = Some(true));
     }
-    (is_any_known || standings.is_empty()).then_some(standings)
+    OwnerLook::new(beginning, &oldest, known)
 }

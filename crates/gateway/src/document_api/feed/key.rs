@@ -3,6 +3,7 @@
 use hyper::HeaderMap;
 use hyper::header::CONTENT_ENCODING;
 use millrace_access::RequestCaller;
+use millrace_document::DocumentGroup;
 use millrace_node::Error;
 use ring::digest::{Context, SHA256};
 
@@ -130,11 +131,20 @@ fn caller_key(caller: &RequestCaller, kind: &str, key: &[u8]) -> Sha256Digest {
     let mut digest = PartsDigest::new();
     digest.part(caller.name.as_bytes());
     // Documents without a group are those of the only group of a caller.
-    let group = caller.only_group().map(|group| format!("{group:?}"));
+    let group = caller.only_group().map(group_text);
     digest.part(group.unwrap_or_default().as_bytes());
     digest.part(kind.as_bytes());
     digest.part(key);
     digest.finish()
+}
+
+/// Text of a group in keys. These are kept on the disk: it stays where a variant gets another name.
+fn group_text(group: &DocumentGroup) -> String {
+    match group {
+        DocumentGroup::None => "None".to_owned(),
+        DocumentGroup::Number(number) => format!("Number({number})"),
+        DocumentGroup::Name(name) => format!("Name({name:?})"),
+    }
 }
 
 #[cfg(test)]
@@ -192,5 +202,21 @@ mod tests {
         assert_ne!(header_key(&ada, "k"), header_key(&bob, "k"));
         let text = String::from_utf8_lossy(&[b'x'; 32]).into_owned();
         assert_ne!(header_key(&ada, &text), body_key(&ada, &[b'x'; 32]));
+    }
+
+    #[test]
+    fn keys_of_streams_stay_what_they_were() {
+        for (group, expected) in [
+            (DocumentGroup::None, "None"),
+            (DocumentGroup::Number(7), "Number(7)"),
+            (DocumentGroup::Name("a \"b\"".to_owned()), "Name(\"a \\\"b\\\"\")"),
+        ] {
+            assert_eq!(group_text(&group), expected);
+        }
+        let hex = |key: Sha256Digest| key.map(|byte| format!("{byte:02x}")).concat();
+        assert_eq!(
+            hex(header_key(&RequestCaller::unrestricted("ada"), "k")),
+            "9e31f9f52e5b5be20b2677c090bae9ad1c33bdd105c611e5a170e4a2b0d3031f"
+        );
     }
 }

@@ -280,6 +280,6 @@ fn sim_row(
         timestamp,
         body: value,
         // Large ones, so that queues run over.
-        bytes: 1 << 20,
+        bytes: 3 << 19,
     }
 }

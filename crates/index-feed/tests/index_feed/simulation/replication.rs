@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::Timestamp;
-use millrace_index_feed::{AdoptedState, BucketStanding, IndexFeedSource, RowOutcome, SourceRun};
+use millrace_index_feed::{AdoptedState, IndexFeedSource, MARGIN_US, OwnerLook, SourceRun};
 
 use super::FeedSabotage;
-use super::documents::{BUCKET_BITS, SimChange, SimDocument, SimReplica, SimWrite};
+use super::documents::{BUCKET_BITS, DocumentNode, SimChange, SimDocument, SimReplica, SimWrite};
 use super::world::{FeedWorld, WorldEvent};
 
 /// Time after which a write is given up.
 const GIVEN_UP_US: u64 = 6_000_000;
+
+/// The same where the client waits for long: longer than closings are behind the clock.
+const GIVEN_UP_LATE_US: u64 = 90_000_000;
 
 /// A write on its way to replicas.
 #[derive(Debug, Clone)]
@@ -25,7 +28,7 @@ pub struct OpenWrite {
 }
 
 impl OpenWrite {
-    /// Time under which the owner begins and ends it.
+    /// Time of the versions that it concerns; 0 for those of any time.
     fn time(&self) -> Timestamp {
         if self.write.change == SimChange::Drop { Timestamp(0) } else { self.write.timestamp }
     }
@@ -115,7 +118,6 @@ impl FeedWorld {
         let needed: BTreeSet<NodeKey> = self.holders(bucket).into_iter().collect();
         let write = SimWrite { bucket, document, timestamp, change };
         let open = OpenWrite { write, owner, needed: needed.clone(), landed: BTreeSet::new(), is_open: true };
-        self.document_node(owner).source.write_begun(bucket, open.time());
         self.next_write += 1;
         let number = self.next_write;
         self.writes.insert(number, open);
@@ -129,7 +131,11 @@ impl FeedWorld {
             };
             self.at(delay, WorldEvent::Land { write: number, node, version: self.version });
         }
-        self.at(GIVEN_UP_US, WorldEvent::GiveUp { write: number });
+        let patience = match is_bad && self.random.percent(10) {
+            true => GIVEN_UP_LATE_US,
+            false => GIVEN_UP_US,
+        };
+        self.at(patience, WorldEvent::GiveUp { write: number });
     }
 
     /// A write arrives at a replica.
@@ -143,7 +149,6 @@ impl FeedWorld {
         self.dispatch(open.write, node);
         if open.is_open && open.landed.is_superset(&open.needed) {
             self.writes.remove(&number);
-            self.end_write(&open, RowOutcome::Landed);
             self.count(if open.write.change == SimChange::Drop { "dropped" } else { "acknowledged" });
             let known = self.acknowledged.entry(open.write.document).or_default();
             if open.write.change != SimChange::Drop && known.1 < open.write.timestamp {
@@ -153,13 +158,28 @@ impl FeedWorld {
         self.pump(node);
     }
 
-    fn end_write(&mut self, open: &OpenWrite, outcome: RowOutcome) {
-        let bucket = open.write.bucket;
-        let outcome = match self.sabotage {
-            Some(FeedSabotage::GivenUpIgnored) => RowOutcome::Landed,
-            _ => outcome,
-        };
-        self.document_node(open.owner).source.write_ended(bucket, open.time(), outcome);
+    /// A node looks at the buckets that it owns.
+    pub fn look(&mut self, key: NodeKey) {
+        let (version, now) = (self.version, self.now);
+        let mut oldest: BTreeMap<BucketId, Timestamp> = BTreeMap::new();
+        for open in self.writes.values().filter(|open| open.is_open && open.owner == key) {
+            let known = oldest.entry(open.write.bucket).or_insert(open.time());
+            *known = open.time().min(*known);
+        }
+        let is_eager = self.sabotage == Some(FeedSabotage::IncompleteFollowed);
+        let node = &self.documents[&key];
+        let has_all =
+            |bucket: &BucketId| is_eager || (self.settled.contains(bucket) && node.complete.contains(bucket));
+        let owned = self.owners.iter().filter(|(_, owner)| **owner == key);
+        let owned: Vec<_> = owned.map(|(bucket, _)| (*bucket, Some(has_all(bucket)))).collect();
+        let clock = node.clock(now);
+        if oldest.values().any(|oldest| oldest.0 > 0 && oldest.0 + MARGIN_US < clock.0) {
+            self.count("held");
+        }
+        let source = &mut self.document_node(key).source;
+        let look = OwnerLook::new(source.begin_look(clock), &oldest, owned);
+        let look = look.expect("it is known of each bucket if it has everything");
+        source.adopt(AdoptedState { version, serves: true }, &look, clock);
     }
 
     /// The time of a write is over.
@@ -169,7 +189,9 @@ impl FeedWorld {
         let open = open.clone();
         self.count("given up");
         self.note(|| format!("{} gives up {:?}", open.owner, open.write));
-        self.end_write(&open, RowOutcome::GivenUp);
+        if self.sabotage != Some(FeedSabotage::GivenUpIgnored) {
+            self.settled.remove(&open.write.bucket);
+        }
         self.merge_later(open.write.bucket);
         if self.is_faulty && self.random.percent(50) {
             self.idle.insert(open.write.bucket);
@@ -246,24 +268,13 @@ impl FeedWorld {
             holders.iter().map(|node| (*node, union.lacking(bucket, self.documents[node].replica(bucket))));
         let lacking: Vec<_> = lacking.filter(|(_, writes)| !writes.is_empty()).collect();
         if lacking.is_empty() {
-            let disorders = holders.iter().map(|node| self.documents[node].source.disorder(bucket));
-            let disorder = disorders.min().unwrap_or_default();
             for node in holders {
-                let known = self.document_node(node);
-                known.source.found_equal(bucket, disorder);
-                known.complete.insert(bucket);
+                self.document_node(node).complete.insert(bucket);
             }
+            self.settled.insert(bucket);
             self.note(|| format!("{owner} has settled {bucket}"));
-            self.document_node(owner).source.stand(bucket, BucketStanding::Settled);
+            self.look(owner);
             return self.pump(owner);
-        }
-        if !lacking.iter().any(|(node, _)| *node == owner)
-            && !self.documents[&owner].complete.contains(&bucket)
-        {
-            let known = self.document_node(owner);
-            known.complete.insert(bucket);
-            known.source.stand(bucket, BucketStanding::Whole);
-            self.pump(owner);
         }
         self.count("merged");
         if self.is_faulty && self.random.percent(20) {
@@ -298,10 +309,6 @@ impl FeedWorld {
     /// The cluster state changes: owners are those of the nodes that serve now.
     pub fn change_state(&mut self) {
         self.version += 1;
-        let open: Vec<OpenWrite> = self.writes.values().filter(|open| open.is_open).cloned().collect();
-        for write in open {
-            self.end_write(&write, RowOutcome::GivenUp);
-        }
         self.writes.clear();
         let buckets: Vec<BucketId> = self.placed.keys().copied().collect();
         self.owners.clear();
@@ -309,27 +316,35 @@ impl FeedWorld {
             let first = self.holders(*bucket).first().copied();
             self.owners.extend(first.map(|owner| (*bucket, owner)));
         }
-        let (version, owners, now) = (self.version, self.owners.clone(), self.now);
-        let is_eager = self.sabotage == Some(FeedSabotage::IncompleteFollowed);
+        self.settled = buckets.iter().copied().filter(|bucket| self.is_equal(*bucket)).collect();
+        let (version, owners) = (self.version, self.owners.clone());
         // A node that does not notice that it is away learns of each state, and seems to serve by it.
         let is_unnoticed = self.sabotage == Some(FeedSabotage::ReturnUnnoticed);
-        let adopting = self.documents.values_mut();
-        for node in adopting.filter(|node| node.serves || (is_unnoticed && node.is_running)) {
-            let own = buckets.iter().filter(|bucket| owners.get(bucket) == Some(&node.key));
-            let owned = own.map(|bucket| match node.complete.contains(bucket) {
-                true => (*bucket, BucketStanding::Whole),
-                _ if is_eager => (*bucket, BucketStanding::Whole),
-                false => (*bucket, BucketStanding::Incomplete),
-            });
-            let owned: BTreeMap<BucketId, BucketStanding> = owned.collect();
-            let clock = node.clock(now);
-            node.source.adopt(AdoptedState { version, serves: true }, &owned, clock);
-        }
+        let adopts = |node: &&DocumentNode| node.serves || (is_unnoticed && node.is_running);
+        let adopting: Vec<NodeKey> = self.documents.values().filter(adopts).map(|node| node.key).collect();
+        adopting.into_iter().for_each(|node| self.look(node));
         self.note(|| format!("state {version}: {owners:?}"));
         let keys: Vec<NodeKey> = self.documents.keys().copied().collect();
         keys.into_iter().for_each(|node| self.pump(node));
         buckets.into_iter().for_each(|bucket| self.merge_later(bucket));
         self.publish();
+    }
+
+    /// True if all complete replicas of a bucket have the same by the reports of their nodes, when nothing is
+    /// in flight, and the others nothing else.
+    fn is_equal(&self, bucket: BucketId) -> bool {
+        let holders = self.holders(bucket);
+        let nodes = holders.iter().map(|node| &self.documents[node]);
+        let replicas = nodes.map(|node| (node.complete.contains(&bucket), node.replica(bucket)));
+        let replicas: Vec<(bool, &SimReplica)> = replicas.collect();
+        let complete = replicas.iter().find(|(is_complete, _)| *is_complete);
+        complete.is_some_and(|(_, first)| {
+            let nothing = SimReplica::default();
+            let fits = |(is_complete, replica): &(bool, &SimReplica)| {
+                replica == first || (!is_complete && **replica == nothing)
+            };
+            replicas.iter().all(fits)
+        })
     }
 
     /// True if the others have everything acknowledged of a bucket.
@@ -378,8 +393,9 @@ impl FeedWorld {
             if sabotage == Some(FeedSabotage::ReturnUnnoticed) {
                 // It seems to have acted by the states until now, with nothing that others lack.
                 known.source = IndexFeedSource::new(known.source.run(), Timestamp(0));
-                let state = AdoptedState { version, serves: true };
-                known.source.adopt(state, &BTreeMap::new(), Timestamp(0));
+                let beginning = known.source.begin_look(Timestamp(0));
+                let nothing = OwnerLook::new(beginning, &BTreeMap::new(), []).expect("it owns nothing");
+                known.source.adopt(AdoptedState { version, serves: true }, &nothing, Timestamp(0));
             }
         }
         known.serves = true;

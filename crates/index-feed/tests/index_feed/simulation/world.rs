@@ -19,7 +19,7 @@ use super::replication::{MergeStep, OpenWrite};
 /// Time at which the simulation begins, and the length of its two parts: with faults, and without.
 pub const START: u64 = 1_000_000_000;
 const FAULTY_US: u64 = 600_000_000;
-const QUIET_US: u64 = 240_000_000;
+const QUIET_US: u64 = 300_000_000;
 
 /// Numbers of the nodes.
 const DOCUMENT_NODES: u16 = 4;
@@ -39,6 +39,7 @@ impl WorldCounts {
             "acknowledged",
             "divided",
             "given up",
+            "held",
             "crash",
             "away",
             "owner moved",
@@ -101,6 +102,11 @@ pub enum WorldEvent {
     },
     DocumentTick {
         node: NodeKey,
+    },
+    Close {
+        node: NodeKey,
+        run: SourceRun,
+        version: u64,
     },
     IndexTick {
         node: NodeKey,
@@ -171,6 +177,8 @@ pub struct FeedWorld {
     pub indexes: BTreeMap<NodeKey, CopyNode>,
     pub writes: BTreeMap<u64, OpenWrite>,
     pub next_write: u64,
+    /// Buckets of which all complete replicas are known to have the same, but for writes in flight.
+    pub settled: BTreeSet<BucketId>,
     /// Buckets that no client writes for now.
     pub idle: BTreeSet<BucketId>,
     /// Newest acknowledged write of each document, with the time of the acknowledgement.
@@ -207,6 +215,7 @@ impl FeedWorld {
             indexes: INDEX_NODES.map(|key| (NodeKey(key), CopyNode::new(NodeKey(key)))).into(),
             writes: BTreeMap::new(),
             next_write: 0,
+            settled: BTreeSet::new(),
             idle: BTreeSet::new(),
             acknowledged: BTreeMap::new(),
             queries: BTreeMap::new(),
@@ -387,17 +396,26 @@ impl FeedWorld {
             }
             WorldEvent::Learn { node } => self.learn(node),
             WorldEvent::DocumentTick { node } => {
-                let (now, sabotage) = (self.now, self.sabotage);
-                let known = self.document_node(node);
-                if known.is_running && known.serves {
-                    let ahead = if sabotage == Some(FeedSabotage::ClosedTooFar) { MARGIN_US } else { 0 };
-                    let clock = Timestamp(known.clock(now).0 + ahead);
-                    known.source.close(clock);
-                    INDEX_NODES.map(NodeKey).into_iter().for_each(|index| known.source.resend(index));
+                if self.is_reachable(node) {
+                    self.look(node);
+                    // Rows come between the look and the closing.
+                    let delay = if self.random.percent(20) { self.random.millis(1, 3_000) } else { 0 };
+                    let version = self.version;
+                    let source = &mut self.document_node(node).source;
+                    let run = source.run();
+                    INDEX_NODES.map(NodeKey).into_iter().for_each(|index| source.resend(index));
                     self.pump(node);
+                    self.at(delay, WorldEvent::Close { node, run, version });
                 }
                 let delay = self.random.millis(900, 2_000);
                 self.at(delay, WorldEvent::DocumentTick { node });
+            }
+            WorldEvent::Close { node, run, version } => {
+                let is_same = self.version == version && self.documents[&node].source.run() == run;
+                if is_same && self.is_reachable(node) {
+                    self.document_node(node).source.close();
+                    self.pump(node);
+                }
             }
             WorldEvent::IndexTick { node } => {
                 let now = Timestamp(self.now);
@@ -409,6 +427,7 @@ impl FeedWorld {
             }
             WorldEvent::Follow { owner, follower, request } => {
                 if self.is_reachable(owner) {
+                    self.look(owner);
                     let cut = self.document_node(owner).source.follow(follower, request);
                     if let Some(cut) = cut {
                         self.send(WorldEvent::Cut { owner, follower, cut });
@@ -455,18 +474,19 @@ impl FeedWorld {
                 }
             }
             WorldEvent::Batch { owner, follower, mut batch } => {
-                if self.sabotage == Some(FeedSabotage::ClosedByAnotherState) {
-                    for change in &mut batch.changes {
-                        if let FeedChange::Closed { version, .. } = change {
+                for change in &mut batch.changes {
+                    match (self.sabotage, change) {
+                        (Some(FeedSabotage::ClosedTooFar), FeedChange::Closed { until, .. }) => {
+                            until.0 += MARGIN_US;
+                        }
+                        (Some(FeedSabotage::ClosedByAnotherState), FeedChange::Closed { version, .. }) => {
                             *version = self.indexes[&follower].state.0;
                         }
-                    }
-                }
-                if self.sabotage == Some(FeedSabotage::DisturbanceForgotten) {
-                    for change in &mut batch.changes {
-                        if let FeedChange::Followed { disturbance, .. } = change {
-                            *disturbance = 0;
-                        }
+                        (
+                            Some(FeedSabotage::DisturbanceForgotten),
+                            FeedChange::Followed { disturbance, .. },
+                        ) => *disturbance = 0,
+                        _ => {}
                     }
                 }
                 let now = Timestamp(self.now);

@@ -1,24 +1,19 @@
 //! The cluster as the placed indexes of a node see it.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{ClusterState, NodeKey, PLACED_INDEXES};
-use millrace_env::unix_time;
-use millrace_index_feed::{BucketStanding, MARGIN_US};
+use millrace_index_feed::{LookBeginning, OwnerLook};
 
 use super::message::{PlacedAnswer, PlacedQuestion};
 use crate::cluster::{BucketReaders, ClusterError, ClusterView, NodeAddress, NodeAnswer};
 use crate::{Error, Node};
 
-/// Time by which a look at the standings may be older than the closing that follows it, in microseconds.
-const LOOK_US: u64 = 10_000_000;
-
 /// Standings of the buckets that a node owns, with the state by which it owns them.
 pub(super) struct OwnStandings {
     pub state: Arc<ClusterState>,
-    pub buckets: BTreeMap<BucketId, BucketStanding>,
+    pub look: OwnerLook,
 }
 
 /// The cluster of a node.
@@ -30,7 +25,7 @@ pub(super) trait PlacedCluster: Send + Sync {
     fn state(&self) -> Option<Arc<ClusterState>>;
 
     /// Standings of the buckets that the node owns; `None` if they are not known now.
-    fn standings(&self) -> Option<OwnStandings>;
+    fn standings(&self, beginning: LookBeginning) -> Option<OwnStandings>;
 
     /// True if the state still has this version, and is confirmed.
     fn confirms(&self, version: u64) -> bool;
@@ -67,11 +62,11 @@ impl PlacedCluster for NodePlacedCluster {
         self.with(|view| view.state().ok())
     }
 
-    fn standings(&self) -> Option<OwnStandings> {
+    fn standings(&self, beginning: LookBeginning) -> Option<OwnStandings> {
         self.with(|view| {
             let state = view.state().ok()?;
-            let buckets = standings(view, &state, self.own)?;
-            Some(OwnStandings { state, buckets })
+            let look = look(view, &state, self.own, beginning)?;
+            Some(OwnStandings { state, look })
         })
     }
 
@@ -119,43 +114,35 @@ impl PlacedCluster for NodePlacedCluster {
     }
 }
 
-/// Standings of the buckets that a node owns by a state.
-fn standings(
+/// Looks at the buckets that a node owns by a state.
+fn look(
     view: &dyn ClusterView,
     state: &ClusterState,
     own: NodeKey,
-) -> Option<BTreeMap<BucketId, BucketStanding>> {
+    beginning: LookBeginning,
+) -> Option<OwnerLook> {
     // Before the readers: a write that is given up meanwhile makes its bucket one that is not full.
     let oldest = view.oldest_writes();
-    let closing = (unix_time().as_micros() as u64).saturating_sub(MARGIN_US - LOOK_US);
-    let standing = |readers: &BucketReaders| {
+    let has_all = |readers: &BucketReaders| {
         // Without documents there is nothing that the replica could lack.
-        let has_all = readers.full && (readers.nodes.is_empty() || readers.nodes.contains(&own));
-        let is_late = oldest.get(&readers.bucket).is_some_and(|oldest| oldest.0 < closing);
-        match (has_all, is_late) {
-            (false, _) => BucketStanding::Incomplete,
-            // Other replicas may not have the write yet.
-            (true, true) => BucketStanding::Whole,
-            (true, false) => BucketStanding::Settled,
-        }
+        readers.full && (readers.nodes.is_empty() || readers.nodes.contains(&own))
     };
-    match view.readers(None, own) {
-        Ok((version, readers)) => (version == state.version())
-            .then(|| readers.iter().map(|readers| (readers.bucket, standing(readers))).collect()),
+    let owned: Vec<(BucketId, Option<bool>)> = match view.readers(None, own) {
+        Ok((version, readers)) if version == state.version() => {
+            readers.iter().map(|readers| (readers.bucket, Some(has_all(readers)))).collect()
+        }
         // One bucket whose readers are not known yet is enough for that.
         Err(ClusterError::Unavailable(_)) => {
-            let mut is_any_known = false;
             let owned = state.buckets().filter(|bucket| state.owner(*bucket) == Some(own));
-            let standings = owned.map(|bucket| match view.readers(Some(&[bucket]), own) {
+            let known = owned.map(|bucket| match view.readers(Some(&[bucket]), own) {
                 Ok((version, readers)) if version == state.version() => {
-                    is_any_known = true;
-                    (bucket, readers.first().map_or(BucketStanding::Incomplete, standing))
+                    (bucket, Some(readers.first().is_some_and(has_all)))
                 }
-                _ => (bucket, BucketStanding::Incomplete),
+                _ => (bucket, None),
             });
-            let standings: BTreeMap<BucketId, BucketStanding> = standings.collect();
-            (is_any_known || standings.is_empty()).then_some(standings)
+            known.collect()
         }
-        Err(_) => None,
-    }
+        Ok(_) | Err(_) => return None,
+    };
+    OwnerLook::new(beginning, &oldest, owned)
 }

@@ -218,10 +218,17 @@ impl PlacedSource {
         }
     }
 
+    /// Standings of the buckets that the node owns; `None` if they are not known now.
+    pub fn standings(&self, cluster: &dyn PlacedCluster) -> Option<OwnStandings> {
+        let now = clock(&self.store);
+        let beginning = self.inner.lock().feed.begin_look(now);
+        cluster.standings(beginning)
+    }
+
     /// Looks at the standings of the buckets that the node owns; `false` if they are not known now.
     fn refresh(&self, cluster: &dyn PlacedCluster) -> bool {
         let _one_at_a_time = self.standing.lock();
-        let Some(standings) = cluster.standings() else { return false };
+        let Some(standings) = self.standings(cluster) else { return false };
         self.inner.lock().stand(standings, cluster.own(), clock(&self.store));
         true
     }
@@ -338,7 +345,7 @@ impl PlacedSource {
         let unknown = || Error::Unsettled("the owner does not know yet who has the documents".to_owned());
         let position = {
             let _one_at_a_time = self.standing.lock();
-            let standings = cluster.standings().ok_or_else(unknown)?;
+            let standings = self.standings(cluster).ok_or_else(unknown)?;
             let mut inner = self.inner.lock();
             inner.stand(standings, cluster.own(), clock(&self.store));
             inner.feed.position(follower)
@@ -374,7 +381,7 @@ impl PlacedSource {
         if closes && version.is_some_and(|version| cluster.confirms(version)) {
             let mut inner = self.inner.lock();
             inner.has_read = false;
-            inner.feed.close(clock(&self.store));
+            inner.feed.close();
         }
         self.arrived.send_replace(());
         let cuts = self.inner.lock().feed.take_cuts();
@@ -471,10 +478,10 @@ impl PlacedSource {
 
 impl SourceInner {
     fn stand(&mut self, standings: OwnStandings, own: NodeKey, now: Timestamp) {
-        let OwnStandings { state, buckets } = standings;
+        let OwnStandings { state, look } = standings;
         let adopted =
             AdoptedState { version: state.version().number(), serves: state.node_state(own).serves() };
-        if self.feed.adopt(adopted, &buckets, now) {
+        if self.feed.adopt(adopted, &look, now) {
             self.state = Some(state);
         }
     }

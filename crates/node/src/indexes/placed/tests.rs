@@ -19,7 +19,7 @@ use millrace_document::{
     Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope, DroppedScope, Timestamp,
 };
 use millrace_env::{Disk, RealDisk};
-use millrace_index_feed::{BucketStanding, FollowRequest, FollowSession};
+use millrace_index_feed::{FollowRequest, FollowSession, LookBeginning, OwnerLook};
 use millrace_index_placement::{
     IndexNode, PlacedCopy, PlacementCommand, PlacementSituation, PlacementTable, SliceId, WantedIndex, plan,
 };
@@ -126,11 +126,12 @@ impl PlacedCluster for PlacedTestMember {
         Some(Arc::clone(&self.cluster.upgrade()?.state.lock()))
     }
 
-    fn standings(&self) -> Option<OwnStandings> {
+    fn standings(&self, beginning: LookBeginning) -> Option<OwnStandings> {
         let state = self.state()?;
         let owned = state.buckets().filter(|bucket| state.owner(*bucket) == Some(self.own));
-        let buckets = owned.map(|bucket| (bucket, BucketStanding::Settled)).collect();
-        Some(OwnStandings { state, buckets })
+        let owned: Vec<_> = owned.map(|bucket| (bucket, Some(true))).collect();
+        let look = OwnerLook::new(beginning, &BTreeMap::new(), owned)?;
+        Some(OwnStandings { state, look })
     }
 
     fn confirms(&self, version: u64) -> bool {

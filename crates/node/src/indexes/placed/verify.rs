@@ -13,6 +13,7 @@ use millrace_index_placement::{PlacedCopy, SliceId};
 use super::super::service::document_id;
 use super::super::{IndexDefinition, IndexDifferences};
 use super::PlacedIndexes;
+use super::cluster::OwnStandings;
 use super::kept::BucketPart;
 use super::message::{CopyRecords, OwnedDocuments, PlacedAnswer, PlacedQuestion};
 use super::pages::{self, slice_bucket};
@@ -104,12 +105,12 @@ impl PlacedService {
         slices: &[ComparedSlice],
     ) -> Result<IndexDifferences, Error> {
         let unknown = || Error::Unsettled("this node does not know yet what it owns".to_owned());
-        let standings = self.cluster.standings().ok_or_else(unknown)?;
-        let state = standings.state;
+        let OwnStandings { state, look } = self.source.standings(&*self.cluster).ok_or_else(unknown)?;
         let source = DocumentSource::Own { definition: Arc::clone(definition), state: Arc::clone(&state) };
         let mut differences = IndexDifferences::default();
-        for (bucket, standing) in standings.buckets {
-            if standing == BucketStanding::Incomplete {
+        for (bucket, standing) in look.standings() {
+            let bucket = *bucket;
+            if *standing == BucketStanding::Incomplete {
                 // Its documents are not known here.
                 continue;
             }
@@ -248,8 +249,8 @@ impl PlacedService {
     pub async fn owned_documents(&self, asked: OwnedDocuments) -> Result<PlacedAnswer, Error> {
         let OwnedDocuments { bucket, definition, scope } = asked;
         let lacks = || Error::Unsettled(format!("this node does not have all of bucket {bucket} now"));
-        let standings = self.cluster.standings().ok_or_else(lacks)?;
-        let standing = standings.buckets.get(&bucket);
+        let standings = self.source.standings(&*self.cluster).ok_or_else(lacks)?;
+        let standing = standings.look.standings().get(&bucket);
         if standing.is_none_or(|standing| *standing == BucketStanding::Incomplete) {
             return Err(lacks());
         }

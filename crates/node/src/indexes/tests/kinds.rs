@@ -148,3 +148,36 @@ fn indexes_have_the_keys_that_the_documents_say() {
     node.apply_all((20..60).map(|number| version(number, 3)).collect());
     check("changed");
 }
+
+/// The directories of indexes, and the messages of placed ones, have these hashes: with others all indexes
+/// are built again at an upgrade.
+#[test]
+fn definitions_have_hashes_that_stay() {
+    let expected: [u64; KEYS.len()] = [
+        0x5b27_7e1c_3aa4_ad0e,
+        0xc0a0_f03f_63dd_5d4c,
+        0xf2e5_1c12_f6fd_43ab,
+        0xda45_8547_9e10_8d72,
+        0x2a27_9676_246b_9e41,
+        0xb7a3_0e2a_ab98_5463,
+        0xffaf_e47c_3a4d_79b3,
+        0x5a86_c7b6_583e_6b19,
+        0x420c_fdf6_6d05_75c0,
+        0x33f4_e074_0a3a_e9a7,
+        0x6157_1bf1_0226_0774,
+        0x2b58_9640_0d66_ca30,
+        0x2c80_27ad_90da_2633,
+        0xa7bc_d982_bc19_42a1,
+        0x1865_8962_1bcd_0e9a,
+        0x9e29_9f62_dbd4_bae3,
+        0x7fa0_26f8_09b4_4cec,
+        0x3dbc_d415_46f2_a933,
+    ];
+    let definitions = defined(&application_of(&services(), NOTE));
+    assert_eq!(definitions.len(), KEYS.len());
+    for (number, (keys, expected)) in KEYS.iter().zip(expected).enumerate() {
+        let definition = definitions.iter().find(|definition| definition.name() == format!("i{number}"));
+        let hash = definition.expect("it is declared").hash;
+        assert_eq!(hash, expected, "{keys}: {hash:#018x} builds the index again");
+    }
+}

@@ -167,3 +167,25 @@ fn rows_without_the_keys_of_the_copy_are_not_taken_in() {
     assert!(matches!(copy.apply(&[row(3, "b", 5), unknown]), Err(TakeError::NoKeys)));
     assert_eq!(names(&copy), "");
 }
+
+#[test]
+fn marks_are_written_as_ever() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = place(directory.path());
+    let bucket = BucketId::new(10, 77);
+    let mark = ReplicaMark { owner: NodeKey(3), run: SourceRun(5), disturbances: 4, until: Timestamp(78) };
+    let marks = CopyMarks { until: [(bucket, Timestamp(77))].into(), replicas: [(bucket, mark)].into() };
+    let (copy, _) = place.open(CopyId(4), &definition()).expect("it opens");
+    copy.apply(&[row(3, "a", 5)]).expect("taken in");
+    copy.verification.lock().from_ms = 12;
+    copy.verification.lock().repaired = Some(7);
+    copy.flush(&marks).expect("written");
+    let written = std::fs::read_to_string(directory.path().join("copy-4.json")).expect("it is there");
+    let expected = concat!(
+        r#"{"copy":{"definition":9,"document-type":"mail","slice":"BucketId(0x0000000000000000)"},"#,
+        r#""marks":[["BucketId(0x280000000000004d)",77]],"#,
+        r#""replicas":[["BucketId(0x280000000000004d)",{"owner":3,"run":5,"disturbances":4,"until":78}]],"#,
+        r#""verification":{"from-ms":12,"repaired":7}}"#
+    );
+    assert_eq!(written, expected, "with other names the marks are as none, and copies are read again");
+}
