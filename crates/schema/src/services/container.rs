@@ -75,7 +75,7 @@ fn bindings(node: Node<'_, '_>, findings: &mut PackageFindings) -> Vec<HandlerBi
             if !binding.can_match() {
                 findings.warnings.push(format!(
                     "{}: the binding '{}' has no effect: paths with '%', '?', '#', ';', '\\', '//', '.' or '..' are not bound",
-                    xml::place(FILE, element),
+                    xml::position_of(FILE, element),
                     xml::content(element)
                 ));
             }
