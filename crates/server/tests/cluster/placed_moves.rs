@@ -23,10 +23,11 @@ fn three_nodes(etcd: &TestEtcd) -> Vec<TestServer> {
     nodes
 }
 
-/// Waits until both indexes have their copies.
+/// Waits until both indexes have their copies, one of each slice: those that were moved away go later.
 #[track_caller]
 fn at_rest(server: &TestServer, when: &str) {
     balanced_as(server, when, (8, 1));
+    until(&format!("{when}: one copy of each slice"), &16, || places(server).len());
     succeeds(server, &["index", "wait", "--balanced", "--timeout", "120"]);
 }
 
