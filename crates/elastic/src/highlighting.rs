@@ -281,7 +281,7 @@ impl HighlighterField<'_> {
     /// Fragments of a field of a hit; `None` if there is no such field.
     fn fragments(&mut self, hit: &SearchHit, path: &str) -> Option<Vec<String>> {
         let document = searched(hit);
-        let (definition, place) = document.field(path)?;
+        let (definition, source_path) = document.field(path)?;
         let analyzers = document.analyzers;
         let division = (
             analyzers.of_field(&definition),
@@ -289,7 +289,7 @@ impl HighlighterField<'_> {
             analyzers.of_phrases(&definition),
         );
         let form = format!("{} {division:?}", type_of(&definition));
-        let values = all_at(hit.searched_members(), &place).into_iter();
+        let values = all_at(hit.searched_members(), &source_path).into_iter();
         let texts: Vec<String> =
             values.filter(|value| is_searched(&definition, value)).map(text_of).collect();
         let HighlighterField { options, terms, marks, .. } = self;

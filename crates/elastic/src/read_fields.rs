@@ -32,7 +32,7 @@ impl ReadFields {
     /// No fields.
     pub(crate) const NONE: ReadFields = ReadFields::At(Vec::new());
 
-    /// Places that are read; `None`: all.
+    /// Source paths that are read; `None`: all.
     pub(crate) fn source_paths(&self) -> Option<&[String]> {
         match self {
             ReadFields::All => None,
