@@ -34,7 +34,8 @@ impl TermSource {
                 let division = hit.index.analyzers.of_field(definition);
                 let texts = all_at(hit.searched_members(), &source_path);
                 let words = texts.into_iter().flat_map(|text| division.words(&text_of(text)).into_words());
-                let mut words: Vec<AggregatedValue> = words.map(AggregatedValue::Text).collect();
+                let words = words.take(division.words_max()).map(AggregatedValue::Text);
+                let mut words: Vec<AggregatedValue> = words.collect();
                 words.sort();
                 words.dedup();
                 words
