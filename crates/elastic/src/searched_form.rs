@@ -11,10 +11,22 @@ use serde_json::{Map, Value};
 use crate::catalog::OpenIndex;
 use crate::evaluation::number_of;
 use crate::fields::{all_at, names_of};
-use crate::mapping::{all_fields, field_at, is_part_of_formed, nested_around, type_of};
+use crate::mapping::{self, all_fields, field_at, is_part_of_formed, nested_around, type_of};
 use crate::normalizer::ValueNormalizer;
 use crate::query::text_of;
 use crate::text_division::TextDivision;
+
+impl OpenIndex {
+    /// True if its mapping has objects that pass their fields through.
+    pub(crate) fn passes_fields(&self) -> bool {
+        *self.passes_fields.get_or_init(|| mapping::passes_fields(&self.entry.mappings))
+    }
+
+    /// Definition of a field, with the name that its values have in the form in which searches read documents.
+    pub(crate) fn searched_at(&self, field: &str) -> Option<(&Map<String, Value>, String)> {
+        mapping::searched_at(&self.entry.mappings, field, self.passes_fields())
+    }
+}
 
 /// Parameters that change the values of a field.
 const FORMING: [&str; 3] = ["normalizer", "null_value", "scaling_factor"];
