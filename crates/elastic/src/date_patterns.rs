@@ -1,4 +1,5 @@
-//! Patterns of dates as Java writes them, such as `dd/MMM/yyyy:HH:mm:ss Z`, and the names that stand for some.
+//! Patterns of dates as Java writes them, such as `dd/MMM/yyyy:HH:mm:ss Z`, and the names that stand for
+//! some.
 
 use jiff::civil::{Date, ISOWeekDate, Time, Weekday};
 use jiff::tz::{Offset, TimeZone};
@@ -122,8 +123,8 @@ impl<'p> DatePattern<'p> {
         self.0.split('\'').step_by(2).all(|part| part.chars().all(is_known))
     }
 
-    /// Milliseconds since 1970 of a text, in a zone if the text has no offset, and the number of the parts of a
-    /// time that it has: hours, minutes, seconds, fractions. What it lacks is the first day, and midnight.
+    /// Milliseconds since 1970 of a text, in a zone if the text has no offset, and the number of the parts of
+    /// a time that it has: hours, minutes, seconds, fractions. What it lacks is the first day, and midnight.
     pub(crate) fn read(self, text: &str, zone: &TimeZone) -> Option<(i64, usize)> {
         let mut parts = DateParts::default();
         let rest = read_parts(self.0, text, &mut parts, 0)?;
@@ -242,7 +243,8 @@ fn digits(text: &str, most: usize) -> Option<(i32, &str)> {
     Some((text[..count].parse().ok()?, &text[count..]))
 }
 
-/// Number from one of the name with which a text begins, whole or by its first three letters; and what follows.
+/// Number from one of the name with which a text begins, whole or by its first three letters; and what
+/// follows.
 fn name_of<'t>(names: &[&str], text: &'t str) -> Option<(i8, &'t str)> {
     let begins = |name: &str| text.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
     let whole = names.iter().position(|name| begins(name)).map(|at| (at, names[at].len()));

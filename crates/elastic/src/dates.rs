@@ -202,8 +202,8 @@ pub(crate) fn zone_of(name: &str) -> Option<TimeZone> {
     jiff::tz::Offset::from_seconds(seconds).ok().map(TimeZone::fixed)
 }
 
-/// Milliseconds from a date that ends with its day, hour, minute, second or a fraction to the last moment that
-/// it can mean.
+/// Milliseconds from a date that ends with its day, hour, minute, second or a fraction to the last moment
+/// that it can mean.
 const ROOM: [i64; 5] = [86_399_999, 3_599_999, 59_999, 999, 0];
 
 /// Number of the parts of the time in a date of ISO 8601: hours, minutes, seconds, fractions.

@@ -113,7 +113,8 @@ impl CasedText {
         CasedText { exact: text.to_owned(), lower: text.to_lowercase(), case }
     }
 
-    /// True if the text and a term pass a test. `is_lower` says that all terms of the field are in lower case.
+    /// True if the text and a term pass a test. `is_lower` says that all terms of the field are in lower
+    /// case.
     pub(crate) fn passes(&self, term: &str, is_lower: bool, test: impl Fn(&str, &str) -> bool) -> bool {
         match self.case {
             TermCase::Ignored => test(&self.lower, &term.to_lowercase()),

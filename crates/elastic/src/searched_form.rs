@@ -22,7 +22,8 @@ impl OpenIndex {
         *self.passes_fields.get_or_init(|| mapping::passes_fields(&self.entry.mappings))
     }
 
-    /// Definition of a field, with the name that its values have in the form in which searches read documents.
+    /// Definition of a field, with the name that its values have in the form in which searches read
+    /// documents.
     pub(crate) fn searched_at(&self, field: &str) -> Option<(&Map<String, Value>, String)> {
         mapping::searched_at(&self.entry.mappings, field, self.passes_fields())
     }

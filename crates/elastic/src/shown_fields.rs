@@ -60,8 +60,8 @@ pub(crate) fn doc_values(
     shown
 }
 
-/// Values of the fields that are asked for: in the order of the document, and those of nested objects by their
-/// objects, as `fields` has them.
+/// Values of the fields that are asked for: in the order of the document, and those of nested objects by
+/// their objects, as `fields` has them.
 pub(crate) fn values(
     asked: &[AskedField],
     mappings: &Map<String, Value>,

@@ -59,7 +59,8 @@ pub enum Error {
         /// The error of the embedded store.
         reason: String,
     },
-    /// The path is not a data directory, has another format version, is in use, or lacks space for an upgrade.
+    /// The path is not a data directory, has another format version, is in use, or lacks space for an
+    /// upgrade.
     #[error("{path}: {reason}", path = path.display())]
     DataDirectory {
         /// The directory.

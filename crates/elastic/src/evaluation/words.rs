@@ -244,10 +244,10 @@ impl SearchedDocument<'_> {
     }
 }
 
-/// Beginnings and ends of the places where a phrase is in a text. Its words may be moved by up to `slop` places
-/// against each other: a word between counts one, and two words that change places count two. A position of
-/// the text is compared once with each one of the phrase, and stands for one of them. Those of the phrase that
-/// have no word are passed over.
+/// Beginnings and ends of the places where a phrase is in a text. Its words may be moved by up to `slop`
+/// places against each other: a word between counts one, and two words that change places count two. A
+/// position of the text is compared once with each one of the phrase, and stands for one of them. Those of
+/// the phrase that have no word are passed over.
 pub(crate) fn phrases<'w>(
     words: &'w TextWords,
     wanted: &'w TextWords,
