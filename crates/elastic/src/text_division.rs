@@ -6,8 +6,8 @@ use crate::analyzers::SharedSteps;
 use crate::evaluation::word_spans;
 
 /// Words that analyzers with steps make of the texts of a document, at most: those of further texts are left
-/// out.
-const STEPS_WORDS_MAX: usize = 2_000_000;
+/// out, as are further ones of a text before the steps.
+pub(crate) const STEPS_WORDS_MAX: usize = 2_000_000;
 
 /// Division of a text into words.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

@@ -32,6 +32,7 @@ const BOUNDS: &[(&str, &str, &str)] = &[
     ("end at 200,000", "crates/elastic/src/analyzers/word_steps.rs", "const BESIDE_MAX: usize = 200_000;"),
     ("or 16 MB", "crates/elastic/src/analyzers/word_steps.rs", "const BESIDE_BYTES_MAX: usize = 16 << 20;"),
     ("grams of its letters at 100,000", "crates/elastic/src/analyzers/tokenizers.rs", "const GRAMS_MAX: usize = 100_000;"),
+    ("of characters at 500,000", "crates/elastic/src/analyzers/characters.rs", "const PARTS_MAX: usize = 1_000_000;"),
     ("words of a document at 2,000,000", "crates/elastic/src/text_division.rs", "const STEPS_WORDS_MAX: usize = 2_000_000;"),
     ("1,024 words of a text or sources", "crates/elastic/src/intervals.rs", "const SOURCES_MAX: usize = 1_024;"),
     ("1,000 bytes, and optional", "crates/elastic/src/date_patterns.rs", "const PATTERN_BYTES_MAX: usize = 1_000;"),

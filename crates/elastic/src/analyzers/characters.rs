@@ -15,6 +15,9 @@ const SIDE_BYTES_MAX: usize = 1_000;
 /// Memory of the compiled expression of the keys of a mapping.
 const KEYS_BYTES_MAX: usize = 4 * REGEX_BYTES_MAX;
 
+/// Parts of a text that are known after all steps, at most. Each replacement makes two.
+const PARTS_MAX: usize = 1_000_000;
+
 /// Elements in whose place there is nothing; in that of others there is an end of the line.
 const INLINE: [&str; 33] = [
     "a", "abbr", "acronym", "b", "basefont", "bdo", "big", "cite", "code", "dfn", "em", "font", "i", "img",
@@ -221,19 +224,21 @@ impl ReplacedText {
     /// Replaces characters.
     pub(super) fn apply(&mut self, step: &CharacterStep) {
         let (mut text, mut parts, mut from) = (String::with_capacity(self.text.len()), Vec::new(), 0);
+        let mut left = PARTS_MAX.saturating_sub(self.steps.iter().map(Vec::len).sum()) / 2;
         let mut add = |text: &mut String, old: Range<usize>, written: &str, is_same: bool| {
             let start = text.len();
             text.push_str(written);
             parts.push(TextPart { new: start..text.len(), old, is_same });
         };
         for (place, written) in step.replacements(&self.text) {
+            // The rest stays as it is.
+            if left == 0 || text.len() > self.text.len() + GROWTH_MAX {
+                break;
+            }
+            left -= 1;
             add(&mut text, from..place.start, &self.text[from..place.start], true);
             from = place.end;
             add(&mut text, place, &written, false);
-            // The rest stays as it is.
-            if text.len() > self.text.len() + GROWTH_MAX {
-                break;
-            }
         }
         add(&mut text, from..self.text.len(), &self.text[from..], true);
         self.steps.push(parts);

@@ -7,7 +7,7 @@ use regex::Regex;
 use super::parts::AnalysisPart;
 use super::steps::StepWord;
 use crate::Error;
-use crate::text_division::TextDivision;
+use crate::text_division::{STEPS_WORDS_MAX, TextDivision};
 
 /// Letters of a gram, at most.
 pub(super) const GRAM_MAX: usize = 32;
@@ -162,9 +162,10 @@ impl TextSplitter {
     }
 }
 
-/// Words at places of a text, each at the next position. Empty ones are left out.
+/// Words at places of a text, each at the next position. Empty ones are left out, as are those after too
+/// many.
 fn numbered(text: &str, spans: impl Iterator<Item = Range<usize>>) -> impl Iterator<Item = StepWord> {
-    let spans = spans.filter(|span| !span.is_empty()).enumerate();
+    let spans = spans.filter(|span| !span.is_empty()).take(STEPS_WORDS_MAX).enumerate();
     spans.map(move |(position, span)| StepWord {
         text: text[span.clone()].to_owned(),
         span,

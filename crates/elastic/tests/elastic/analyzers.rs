@@ -378,6 +378,12 @@ fn filters_that_multiply_words_are_bounded() {
         "filter": [{ "type": "pattern_capture", "patterns": [nested] }] });
     let tokens = service.get("POST /_analyze", &body.to_string());
     assert_eq!(tokens["tokens"].as_array().map(Vec::len), Some(11), "1 MB beside the word");
+    // The first filter replaces 500,000 letters, and the second one has none left.
+    let swap =
+        |from: &str, to: &str| json!({ "type": "pattern_replace", "pattern": from, "replacement": to });
+    let body = json!({ "text": "b".repeat(500_000) + " b", "tokenizer": "whitespace",
+        "char_filter": [swap("b", "c"), swap("b", "d"), swap("c", "e")], "filter": ["truncate"] });
+    assert_eq!(words(&service.get("POST /_analyze", &body.to_string())), "cccccccccc@0 b@1");
     let too_many = json!({ "analyzer": { "x": { "tokenizer": "keyword", "filter": vec!["trim"; 51] } } });
     let (status, answer) =
         service.ask("PUT /b", &json!({ "settings": { "analysis": too_many } }).to_string());
