@@ -155,11 +155,13 @@ impl AnalysisPart {
 
     /// Words that are left out, by a member with words or the names of lists.
     pub(super) fn stop_words(&self, otherwise: &str, notes: &mut Vec<String>) -> HashSet<String> {
+        let is_in_file = self.has("stopwords_path");
         let named = match self.has("stopwords") {
             true => self.words("stopwords"),
+            false if is_in_file => Vec::new(),
             false => vec![otherwise.to_owned()],
         };
-        if self.has("stopwords_path") {
+        if is_in_file {
             self.note("has stop words in a file, which are not left out", notes);
         }
         let mut words = HashSet::new();

@@ -303,15 +303,22 @@ fn multi_match(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
         return Ok(of_text(&text, &options));
     }
     // Each word may stand in another field.
-    let single = MatchOptions { minimum: None, ..options.clone() };
-    let words: Vec<SearchQuery> =
-        words_of(&text_of(&text)).into_iter().map(|word| of_text(&word.into(), &single)).collect();
+    let words = words_of(&text_of(&text));
     if words.is_empty() {
         return Ok(if options.matches_without_words { SearchQuery::All } else { SearchQuery::None });
     }
+    let each = |options: &MatchOptions| -> Vec<SearchQuery> {
+        words.iter().map(|word| of_text(&word.as_str().into(), options)).collect()
+    };
+    let single = MatchOptions { minimum: None, ..options.clone() };
     Ok(SearchQuery::Bool(match options.needs_all && options.minimum.is_none() {
-        true => BoolQuery { must: words, ..BoolQuery::default() },
-        false => BoolQuery { should: words, minimum: options.minimum, ..BoolQuery::default() },
+        // A word that the analyzer of a field leaves out is not needed, but one has to be there.
+        true => {
+            let any = SearchQuery::Best { queries: each(&single), tie_breaker: 0.0 };
+            let must = each(&MatchOptions { matches_without_words: true, ..single });
+            BoolQuery { must, filter: vec![any], ..BoolQuery::default() }
+        }
+        false => BoolQuery { should: each(&single), minimum: options.minimum, ..BoolQuery::default() },
     }))
 }
 

@@ -126,6 +126,11 @@ fn parts_of_analyzers_make_their_words() {
         (json!({ "analyzer": "german" }), "H\u{e4}user", "haus@0"),
         (json!({ "analyzer": "stop" }), "The 2 Foxes", "foxes@1"),
         (json!({ "analyzer": "pattern" }), "A-b_c", "a@0 b_c@1"),
+        (
+            json!({ "tokenizer": "whitespace", "filter": [{ "type": "stop", "stopwords_path": "own.txt" }] }),
+            "the fox",
+            "the@0 fox@1",
+        ),
     ] {
         let mut asked = body.clone();
         asked["text"] = text.into();
@@ -188,12 +193,20 @@ fn searches_compare_texts_as_the_analyzers_of_settings_do() {
     ] {
         service.get(&format!("PUT /a/_doc/{id}"), &document.to_string());
     }
+    let cross = |text: &str| {
+        json!({ "multi_match": {
+            "query": text, "fields": ["stopped", "html"], "type": "cross_fields", "operator": "and",
+        } })
+    };
     for (query, expected) in [
         (json!({ "match_phrase": { "stopped": "quick or brown" } }), "1"),
         (json!({ "match_phrase": { "stopped": "the quick brown" } }), "2"),
         (json!({ "match_phrase": { "stopped": { "query": "quick fox", "slop": 2 } } }), "1"),
         (json!({ "match": { "stopped": { "query": "the fox", "operator": "and" } } }), "1"),
         (json!({ "match": { "stopped": "the" } }), ""),
+        (cross("the fox"), "1"),
+        (cross("the cat"), ""),
+        (cross("the"), ""),
         (json!({ "match": { "auto": "elast" } }), "1"),
         (json!({ "match": { "auto": "last" } }), "2"),
         (json!({ "match": { "auto": { "query": "last", "analyzer": "auto" } } }), "2"),
