@@ -192,7 +192,7 @@ impl TextParser<'_> {
                 ClauseRole::Not => query.must_not.push(clause),
             }
         }
-        Ok(SearchQuery::Bool(query))
+        Ok(SearchQuery::Bool(query.without_left_out()))
     }
 
     /// Counts the clause that begins here: marks without a word are clauses, too.

@@ -263,7 +263,12 @@ impl SimpleParser<'_> {
             }
             group.is_not = false;
         }
-        Ok(group.top)
+        Ok(match group.top {
+            Some(SearchQuery::Bool(query)) if group.made_by == Some(SimpleOperator::And) => {
+                Some(SearchQuery::Bool(query.without_left_out()))
+            }
+            other => other,
+        })
     }
 
     /// Counts a word or a phrase: marks can be words, too.

@@ -307,18 +307,11 @@ fn multi_match(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
     if words.is_empty() {
         return Ok(if options.matches_without_words { SearchQuery::All } else { SearchQuery::None });
     }
-    let each = |options: &MatchOptions| -> Vec<SearchQuery> {
-        words.iter().map(|word| of_text(&word.as_str().into(), options)).collect()
-    };
     let single = MatchOptions { minimum: None, ..options.clone() };
+    let words: Vec<SearchQuery> = words.into_iter().map(|word| of_text(&word.into(), &single)).collect();
     Ok(SearchQuery::Bool(match options.needs_all && options.minimum.is_none() {
-        // A word that the analyzer of a field leaves out is not needed, but one has to be there.
-        true => {
-            let any = SearchQuery::Best { queries: each(&single), tie_breaker: 0.0 };
-            let must = each(&MatchOptions { matches_without_words: true, ..single });
-            BoolQuery { must, filter: vec![any], ..BoolQuery::default() }
-        }
-        false => BoolQuery { should: each(&single), minimum: options.minimum, ..BoolQuery::default() },
+        true => BoolQuery { must: words, ..BoolQuery::default() }.without_left_out(),
+        false => BoolQuery { should: words, minimum: options.minimum, ..BoolQuery::default() },
     }))
 }
 

@@ -193,6 +193,7 @@ fn searches_compare_texts_as_the_analyzers_of_settings_do() {
     ] {
         service.get(&format!("PUT /a/_doc/{id}"), &document.to_string());
     }
+    let typed = |text: &str| json!({ "query_string": { "query": text, "default_field": "stopped", "default_operator": "and" } });
     let cross = |text: &str| {
         json!({ "multi_match": {
             "query": text, "fields": ["stopped", "html"], "type": "cross_fields", "operator": "and",
@@ -204,6 +205,11 @@ fn searches_compare_texts_as_the_analyzers_of_settings_do() {
         (json!({ "match_phrase": { "stopped": { "query": "quick fox", "slop": 2 } } }), "1"),
         (json!({ "match": { "stopped": { "query": "the fox", "operator": "and" } } }), "1"),
         (json!({ "match": { "stopped": "the" } }), ""),
+        (typed("the fox"), "1"),
+        (typed("fox the (and brown)"), "1"),
+        (typed("the and"), ""),
+        (json!({ "query_string": { "query": "the OR cat", "default_field": "stopped" } }), ""),
+        (json!({ "simple_query_string": { "query": "the + fox", "fields": ["stopped"] } }), "1"),
         (cross("the fox"), "1"),
         (cross("the cat"), ""),
         (cross("the"), ""),
