@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use self::characters::CharacterStep;
 use self::filters::language_of;
-use self::parts::{AnalysisPart, PartGroup};
+use self::parts::{AnalysisPart, PartGroup, REGEX_BYTES_MAX};
 use self::steps::AnalyzerSteps;
 pub(crate) use self::steps::SharedSteps;
 use self::tokenizers::TextSplitter;
@@ -35,6 +35,9 @@ const ANALYZERS_MAX: usize = 200;
 
 /// Filters of one analyzer, at most.
 const FILTERS_MAX: usize = 50;
+
+/// Bytes that the analyzers of an index take, about, and at most.
+const BYTES_MAX: usize = 32 << 20;
 
 /// Name of the analyzer of texts whose field names none, if settings define it.
 const DEFAULT: &str = "default";
@@ -124,12 +127,14 @@ impl IndexAnalyzers {
     fn defined(&self) -> &BTreeMap<String, TextDivision> {
         self.made.get_or_init(|| {
             let names = PartGroup::Analyzer.defined(&self.settings).into_iter().take(ANALYZERS_MAX);
-            // One that cannot be made is left out: an earlier version has taken it.
-            let made = names.filter_map(|name| {
-                let division = made(&name, &self.settings, &mut Vec::new()).ok()?;
-                Some((name, division))
+            let mut bytes = 0;
+            // One that cannot be made is left out, as are those after too many: an earlier version took them.
+            let made = names.map_while(|name| {
+                let division = made(&name, &self.settings, &mut Vec::new()).ok();
+                bytes += division.as_ref().map_or(0, bytes_of);
+                (bytes <= BYTES_MAX).then_some(division.map(|division| (name, division)))
             });
-            made.collect()
+            made.flatten().collect()
         })
     }
 
@@ -179,6 +184,25 @@ impl IndexAnalyzers {
     }
 }
 
+/// Bytes that an analyzer takes, about, and at most.
+fn bytes_of(division: &TextDivision) -> usize {
+    match division {
+        TextDivision::Steps(steps) => steps.bytes(),
+        TextDivision::Words | TextDivision::Letters | TextDivision::Blanks | TextDivision::Whole => 0,
+    }
+}
+
+/// Checks what the analyzers of an index, or the steps of one, take.
+fn check_bytes(bytes: usize) -> Result<(), Error> {
+    match bytes > BYTES_MAX {
+        true => Err(Error::IllegalArgument(format!(
+            "[index.analysis] has analyzers that take {bytes} bytes, and may have {BYTES_MAX}: each expression counts \
+             {REGEX_BYTES_MAX}, and each list of words once for each analyzer that has it; leave out those that no field names"
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// A member of the definition of a field.
 fn text<'d>(definition: &'d Map<String, Value>, member: &str) -> Option<&'d str> {
     definition.get(member).and_then(Value::as_str)
@@ -192,17 +216,26 @@ pub(crate) fn check(
     given: &BTreeMap<String, Value>,
     settings: &BTreeMap<String, Value>,
 ) -> Result<(), Error> {
-    let names = PartGroup::Analyzer.defined(given);
-    let defined = PartGroup::Analyzer.defined(settings).len();
-    if !names.is_empty() && defined > ANALYZERS_MAX {
+    let (names, all) = (PartGroup::Analyzer.defined(given), PartGroup::Analyzer.defined(settings));
+    if names.is_empty() {
+        return Ok(());
+    }
+    if all.len() > ANALYZERS_MAX {
         return Err(Error::IllegalArgument(format!(
-            "[index.analysis] defines {defined} analyzers, and may define {ANALYZERS_MAX}; leave out those that no field names"
+            "[index.analysis] defines {} analyzers, and may define {ANALYZERS_MAX}; leave out those that no field names",
+            all.len()
         )));
     }
-    for name in names {
-        if let Some(part) = AnalysisPart::defined(PartGroup::Analyzer, &name, settings) {
-            division_of(&part, settings, &mut Vec::new())?;
+    let mut bytes = 0;
+    for name in all {
+        let Some(part) = AnalysisPart::defined(PartGroup::Analyzer, &name, settings) else { continue };
+        match division_of(&part, settings, &mut Vec::new()) {
+            Ok(division) => bytes += bytes_of(&division),
+            Err(error) if names.contains(&name) => return Err(error),
+            // An earlier version took it.
+            Err(_) => {}
         }
+        check_bytes(bytes)?;
     }
     Ok(())
 }
@@ -288,6 +321,8 @@ fn division_of(
 ) -> Result<TextDivision, Error> {
     let lower = || WordStep::Change(WordChange::Lower);
     let mut steps = AnalyzerSteps::of(TextSplitter::simple(TextDivision::Words));
+    steps.list_bytes = part.list_bytes();
+    check_bytes(steps.list_bytes)?;
     let mut without = "_none_";
     match part.kind() {
         "" | "custom" => return custom(part, settings, notes),
@@ -400,13 +435,19 @@ impl PartsOfAnalyzer {
         }
         let (splitter, is_lower) = TextSplitter::of(&self.tokenizer, notes)?;
         let mut steps = AnalyzerSteps::of(splitter);
+        let parts = self.characters.iter().chain([&self.tokenizer]).chain(&self.words);
+        steps.list_bytes = parts.map(AnalysisPart::list_bytes).sum();
+        check_bytes(steps.bytes())?;
         for filter in &self.characters {
             steps.characters.extend(CharacterStep::of(filter, notes)?);
         }
         if is_lower {
             steps.words.push(WordStep::Change(WordChange::Lower));
         }
-        self.words.iter().try_for_each(|filter| filters::add(filter, &mut steps, notes))?;
+        for filter in &self.words {
+            filters::add(filter, &mut steps, notes)?;
+            check_bytes(steps.bytes())?;
+        }
         Ok(steps.division())
     }
 }

@@ -12,7 +12,7 @@ mod pending;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use millrace_cluster::ClusterVersion;
 use millrace_node::cluster::{RouteBackoff, wait_for};
@@ -109,13 +109,16 @@ pub(crate) struct OpenIndex {
     /// Document type that the index stands for.
     pub(crate) typed: Option<Arc<TypeBinding>>,
     pub(crate) analyzers: Arc<IndexAnalyzers>,
+    /// True if its mapping has objects that pass their fields through, once that was asked.
+    pub(crate) passes_fields: Arc<OnceLock<bool>>,
 }
 
 impl OpenIndex {
     /// Index of the service with its state in memory.
     pub(crate) fn new(entry: IndexEntry, live: Arc<UnflushedState>) -> Self {
         let analyzers = Arc::new(IndexAnalyzers::of(&entry.settings));
-        OpenIndex { entry: Arc::new(entry), live, typed: None, analyzers }
+        let entry = Arc::new(entry);
+        OpenIndex { entry, live, typed: None, analyzers, passes_fields: Arc::default() }
     }
 
     /// True if it is in `logs` mode: its documents are in partitions, and none is changed.

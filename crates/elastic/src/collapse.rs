@@ -8,7 +8,7 @@ use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::fields::all_at;
 use crate::hit_form::InnerHits;
-use crate::mapping::{field_at, searched_at, type_of};
+use crate::mapping::{field_at, type_of};
 use crate::query::text_of;
 use crate::search::SearchHit;
 use crate::search_request::HitSearch;
@@ -229,8 +229,8 @@ fn check_field(field: &str, indexes: &[OpenIndex]) -> Result<(), Error> {
 
 /// Value by which a hit is collapsed.
 fn value_of(field: &str, hit: &SearchHit) -> Result<Value, Error> {
-    let values = match searched_at(&hit.index.entry.mappings, field) {
-        Some((_, place)) => all_at(hit.searched_members(), &place),
+    let values = match hit.index.searched_at(field) {
+        Some((_, source_path)) => all_at(hit.searched_members(), &source_path),
         None => Vec::new(),
     };
     match values.as_slice() {

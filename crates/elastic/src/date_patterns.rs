@@ -1,4 +1,5 @@
-//! Patterns of dates as Java writes them, such as `dd/MMM/yyyy:HH:mm:ss Z`, and the names that stand for some.
+//! Patterns of dates as Java writes them, such as `dd/MMM/yyyy:HH:mm:ss Z`, and the names that stand for
+//! some.
 
 use jiff::civil::{Date, ISOWeekDate, Time, Weekday};
 use jiff::tz::{Offset, TimeZone};
@@ -6,6 +7,9 @@ use jiff::{Span, Zoned};
 
 /// Depth of optional parts in optional parts.
 const DEPTH_MAX: usize = 8;
+
+/// Bytes of a pattern, at most: each date is read or written by it. A longer one is that of no date.
+const PATTERN_BYTES_MAX: usize = 1_000;
 
 /// Patterns of the formats that have names, beside those of a whole date in any form of ISO 8601.
 const NAMED: [(&str, &str); 42] = [
@@ -91,7 +95,8 @@ pub(crate) fn is_whole(format: &str) -> bool {
 /// True for a format of dates: one with a name, or a pattern of parts of dates.
 pub(crate) fn is_date_format(format: &str) -> bool {
     let is_number = matches!(format, "epoch_millis" | "epoch_second");
-    is_number || is_whole(format) || !format.is_empty() && DatePattern::of(format).is_known()
+    let has_length = (1..=PATTERN_BYTES_MAX).contains(&format.len());
+    is_number || is_whole(format) || has_length && DatePattern::of(format).is_known()
 }
 
 /// True for a format whose dates are read in all forms of ISO 8601.
@@ -106,7 +111,8 @@ impl<'p> DatePattern<'p> {
     pub(crate) fn of(format: &'p str) -> Self {
         let name = plain_name(format);
         let named = NAMED.iter().find(|(known, _)| *known == name);
-        DatePattern(named.map_or(format, |(_, pattern)| *pattern))
+        let own = if format.len() > PATTERN_BYTES_MAX { "" } else { format };
+        DatePattern(named.map_or(own, |(_, pattern)| *pattern))
     }
 
     /// True if all letters outside of quotes stand for parts of dates.
@@ -117,12 +123,12 @@ impl<'p> DatePattern<'p> {
         self.0.split('\'').step_by(2).all(|part| part.chars().all(is_known))
     }
 
-    /// Milliseconds since 1970 of a text, in a zone if the text has no offset. What it lacks is the first day,
-    /// and midnight.
-    pub(crate) fn read(self, text: &str, zone: &TimeZone) -> Option<i64> {
+    /// Milliseconds since 1970 of a text, in a zone if the text has no offset, and the number of the parts of
+    /// a time that it has: hours, minutes, seconds, fractions. What it lacks is the first day, and midnight.
+    pub(crate) fn read(self, text: &str, zone: &TimeZone) -> Option<(i64, usize)> {
         let mut parts = DateParts::default();
         let rest = read_parts(self.0, text, &mut parts, 0)?;
-        if rest.is_empty() { parts.millis(zone) } else { None }
+        if rest.is_empty() { Some((parts.millis(zone)?, parts.time_parts)) } else { None }
     }
 
     /// Writes a date.
@@ -130,14 +136,6 @@ impl<'p> DatePattern<'p> {
         let mut written = String::new();
         write_parts(self.0, at, &mut written, 0);
         written
-    }
-
-    /// Number of the parts of a time that it has: hours, minutes, seconds, fractions.
-    pub(crate) fn time_parts(self) -> usize {
-        let unquoted = || self.0.split('\'').step_by(2);
-        let has =
-            |letters: &str| unquoted().any(|part| part.contains(|letter: char| letters.contains(letter)));
-        ["S", "s", "m", "HkhK"].iter().position(|letters| has(letters)).map_or(0, |at| 4 - at)
     }
 }
 
@@ -208,6 +206,8 @@ struct DateParts {
     minute: i8,
     second: i8,
     nanos: i32,
+    /// Number of the parts of a time that were read: hours, minutes, seconds, fractions.
+    time_parts: usize,
     zone: Option<TimeZone>,
 }
 
@@ -243,7 +243,8 @@ fn digits(text: &str, most: usize) -> Option<(i32, &str)> {
     Some((text[..count].parse().ok()?, &text[count..]))
 }
 
-/// Number from one of the name with which a text begins, whole or by its first three letters; and what follows.
+/// Number from one of the name with which a text begins, whole or by its first three letters; and what
+/// follows.
 fn name_of<'t>(names: &[&str], text: &'t str) -> Option<(i8, &'t str)> {
     let begins = |name: &str| text.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
     let whole = names.iter().position(|name| begins(name)).map(|at| (at, names[at].len()));
@@ -274,6 +275,8 @@ fn offset_of(text: &str) -> Option<(Offset, &str)> {
 impl DateParts {
     /// Reads a field from a text; returns the rest of the text.
     fn read<'t>(&mut self, letter: char, count: usize, text: &'t str) -> Option<&'t str> {
+        let part = ["HkhK", "m", "s", "S"].iter().position(|letters| letters.contains(letter));
+        self.time_parts = self.time_parts.max(part.map_or(0, |part| part + 1));
         let small = |most: usize| digits(text, most).map(|(number, rest)| (number as i8, rest));
         match letter {
             'y' | 'u' | 'Y' => {
@@ -442,7 +445,7 @@ mod tests {
     /// The date and its time in seconds since 1970.
     #[track_caller]
     fn check(format: &str, text: &str, expected: Option<&str>) {
-        let read = DatePattern::of(format).read(text, &TimeZone::UTC);
+        let read = DatePattern::of(format).read(text, &TimeZone::UTC).map(|(millis, _)| millis);
         let expected = expected.map(|date| date.parse::<Timestamp>().expect("a date").as_millisecond());
         assert_eq!(read, expected, "{text} by {format}");
     }
@@ -486,6 +489,8 @@ mod tests {
             ("dd MMM yyyy", "01 \u{e4}\u{f6} 2000"),
             ("HH:mmX", "01:00\u{e4}"),
             ("a", "\u{e4}m"),
+            ("HH:mm VV", "01:00 +999999999:00"),
+            ("HH:mm VV", "01:00 -9:999999999"),
             ("nonsense", "x"),
             ("[".repeat(100).as_str(), "x"),
         ] {
@@ -515,6 +520,8 @@ mod tests {
             assert_eq!(write(format, zone), expected, "{format}");
         }
         assert!(write(&"y".repeat(1_000), "UTC").len() < 100);
+        assert_eq!(write(&format!("'{}'", "x".repeat(998)), "UTC").len(), 998);
+        assert_eq!(write(&format!("'{}'", "x".repeat(999)), "UTC"), "");
     }
 
     #[test]
@@ -527,7 +534,9 @@ mod tests {
         ] {
             assert_eq!(DatePattern::of(format).is_known(), expected, "{format}");
         }
+        let too_long = "yyyy ".repeat(201);
         for (format, expected) in [
+            (too_long.as_str(), false),
             ("epoch_second", true),
             ("strict_date_optional_time_nanos", true),
             ("rfc3339_lenient", true),

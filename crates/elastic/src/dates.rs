@@ -61,7 +61,7 @@ impl DateText {
             "epoch_millis" => text.parse::<f64>().ok().map(|millis| millis as i64),
             "epoch_second" => text.parse::<f64>().ok().map(|seconds| (seconds * 1_000.0) as i64),
             _ if reads_iso(format) => Self::parse_iso(text, zone),
-            _ => DatePattern::of(format).read(text, zone),
+            _ => DatePattern::of(format).read(text, zone).map(|(millis, _)| millis),
         }
     }
 
@@ -71,12 +71,12 @@ impl DateText {
         let text = text.trim();
         let mut formats = format.unwrap_or("strict_date_optional_time||epoch_millis").split("||");
         formats.find_map(|format| {
-            let parts = match format {
-                _ if format.starts_with("epoch_") => ROOM.len() - 1,
-                _ if reads_iso(format) => iso_time_parts(text),
-                _ => DatePattern::of(format).time_parts(),
+            let (millis, parts) = match format {
+                _ if format.starts_with("epoch_") => (Self::parse_as(text, format, zone)?, ROOM.len() - 1),
+                _ if reads_iso(format) => (Self::parse_iso(text, zone)?, iso_time_parts(text)),
+                _ => DatePattern::of(format).read(text, zone)?,
             };
-            Some(Self::parse_as(text, format, zone)?.saturating_add(ROOM[parts]))
+            Some(millis.saturating_add(ROOM[parts]))
         })
     }
 
@@ -197,12 +197,13 @@ pub(crate) fn zone_of(name: &str) -> Option<TimeZone> {
         None => (1, name.strip_prefix('+')?),
     };
     let (hours, minutes) = rest.split_once(':').unwrap_or((rest, "0"));
-    let seconds = sign * (hours.parse::<i32>().ok()? * 3_600 + minutes.parse::<i32>().ok()? * 60);
+    let part = |text: &str| text.parse::<i16>().ok().map(i32::from);
+    let seconds = sign * (part(hours)? * 3_600 + part(minutes)? * 60);
     jiff::tz::Offset::from_seconds(seconds).ok().map(TimeZone::fixed)
 }
 
-/// Milliseconds from a date that ends with its day, hour, minute, second or a fraction to the last moment that
-/// it can mean.
+/// Milliseconds from a date that ends with its day, hour, minute, second or a fraction to the last moment
+/// that it can mean.
 const ROOM: [i64; 5] = [86_399_999, 3_599_999, 59_999, 999, 0];
 
 /// Number of the parts of the time in a date of ISO 8601: hours, minutes, seconds, fractions.
@@ -332,6 +333,9 @@ mod tests {
             ("1970-01-01 01", "yyyy-MM-dd HH", 7_199_999),
             ("1", "dd/MM/yyyy||epoch_second", 1_000),
             ("000001", "basic_time_no_millis||HHmmss", 1_999),
+            ("1970-01-01", "yyyy-MM-dd[ HH:mm[:ss]]", 86_399_999),
+            ("1970-01-01 00:01", "yyyy-MM-dd[ HH:mm[:ss]]", 119_999),
+            ("1970-01-01 00:00:01", "yyyy-MM-dd[ HH:mm[:ss]]", 1_999),
         ] {
             let reading =
                 DateReading { format: Some(format), now_ms: now, zone: &TimeZone::UTC, round_up: true };

@@ -42,6 +42,8 @@ pub(crate) struct SearchedDocument<'d> {
     pub(crate) ends: &'d [DateEnds<'d>],
     /// True in `logs` mode: fields that the mapping lacks are searched, too.
     pub(crate) is_log: bool,
+    /// True if the mapping has objects that pass their fields through.
+    pub(crate) passes_fields: bool,
     /// Words of `source`, as far as the query has asked for them.
     pub(crate) words: SearchedWords,
 }
@@ -229,8 +231,8 @@ impl SearchedDocument<'_> {
 
     /// A text as the values of a field are compared.
     fn normalized<'t>(&self, field: &str, text: &'t str) -> Cow<'t, str> {
-        let definition = searched_at(self.mappings, field).map(|(definition, _)| definition);
-        match definition.and_then(|definition| ValueNormalizer::of(definition, self.settings)) {
+        let found = searched_at(self.mappings, field, self.passes_fields);
+        match found.and_then(|(definition, _)| ValueNormalizer::of(definition, self.settings)) {
             Some(normalizer) => Cow::Owned(normalizer.apply(text)),
             None => Cow::Borrowed(text),
         }
@@ -245,7 +247,7 @@ impl SearchedDocument<'_> {
                 is_value && glob(field, path)
             });
             let paths = fields.filter_map(|(name, _)| {
-                let (definition, path) = searched_at(self.mappings, &name)?;
+                let (definition, path) = searched_at(self.mappings, &name, self.passes_fields)?;
                 Some(SearchedPath { definition: Cow::Borrowed(definition), path, name: Some(name) })
             });
             return paths.collect();
@@ -257,7 +259,7 @@ impl SearchedDocument<'_> {
     /// Definition of a field, and its source path. In `logs` mode a field that the mapping lacks has
     /// the type of its value.
     pub(crate) fn field(&self, field: &str) -> Option<(Cow<'_, Map<String, Value>>, String)> {
-        if let Some((definition, source_path)) = searched_at(self.mappings, field) {
+        if let Some((definition, source_path)) = searched_at(self.mappings, field, self.passes_fields) {
             return Some((Cow::Borrowed(definition), source_path));
         }
         if !self.is_log {
@@ -500,6 +502,7 @@ mod tests {
             now_ms: NOW_MS,
             ends: &[],
             is_log: false,
+            passes_fields: false,
             words: SearchedWords::default(),
         };
         let parsed = crate::query::parse(&query).expect("the query is one");

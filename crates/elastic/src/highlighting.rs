@@ -7,6 +7,7 @@ mod fragments;
 mod terms;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -39,6 +40,12 @@ const WITHOUT_EFFECT: [&str; 11] = [
     "options",
 ];
 
+/// Fields and patterns of fields, at most.
+const FIELDS_MAX: usize = 1_000;
+
+/// Bytes of a tag, at most: each field has its own ones.
+const TAG_BYTES_MAX: usize = 1_000;
+
 /// Highlighting as it is asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct HitHighlighting {
@@ -62,7 +69,7 @@ struct HighlightOptions {
     no_match_size: usize,
     escapes_html: bool,
     /// Query whose words are shown, in place of that of the search.
-    query: Option<SearchQuery>,
+    query: Option<Arc<SearchQuery>>,
 }
 
 impl Default for HighlightOptions {
@@ -110,22 +117,31 @@ impl HitHighlighting {
             }
             Some(_) => Err(Error::Parsing("[fields] of [highlight] must be an object".to_owned())),
         };
-        Ok(HitHighlighting { fields: fields? })
+        let fields = fields?;
+        match fields.len() > FIELDS_MAX {
+            true => Err(Error::IllegalArgument(format!(
+                "[highlight] may have {FIELDS_MAX} fields and patterns at most, found {}: use a pattern with a star",
+                fields.len()
+            ))),
+            false => Ok(HitHighlighting { fields }),
+        }
     }
 
     /// Bytes that regular expressions take, about.
     pub(crate) fn pattern_bytes(&self) -> usize {
-        let queries = self.fields.iter().filter_map(|(_, options)| options.query.as_ref());
+        let queries = self.fields.iter().filter_map(|(_, options)| options.query.as_deref());
         queries.map(SearchQuery::pattern_bytes).sum()
     }
 
     /// A highlighter of the hits of a query.
     pub(crate) fn highlighter<'q>(&'q self, query: &'q SearchQuery) -> HitHighlighter<'q> {
-        let fields = self.fields.iter().map(|(name, options)| HighlighterField {
-            name,
-            options,
-            terms: terms_of(options.query.as_ref().unwrap_or(query)),
-            marks: HashMap::new(),
+        // A query of many words is gone through once for all of its fields.
+        let mut by_query: HashMap<usize, Arc<Vec<HighlightedTerm<'q>>>> = HashMap::new();
+        let fields = self.fields.iter().map(|(name, options)| {
+            let query = options.query.as_deref().unwrap_or(query);
+            let known = by_query.entry(std::ptr::from_ref(query).addr());
+            let terms = known.or_insert_with(|| Arc::new(terms_of(query)));
+            HighlighterField { name, options, terms: Arc::clone(terms), marks: HashMap::new() }
         });
         HitHighlighter { fields: fields.collect() }
     }
@@ -142,20 +158,29 @@ impl HighlightOptions {
             })
         };
         // All words have the first of several tags.
-        let tag = || match value {
-            Value::Array(tags) => tags.first().map(text_of).unwrap_or_default(),
-            tag => text_of(tag),
+        let tag = || {
+            let tag = match value {
+                Value::Array(tags) => tags.first().map(text_of).unwrap_or_default(),
+                tag => text_of(tag),
+            };
+            match tag.len() > TAG_BYTES_MAX {
+                true => Err(Error::IllegalArgument(format!(
+                    "[{name}] of [highlight] has {} bytes, and may have {TAG_BYTES_MAX}",
+                    tag.len()
+                ))),
+                false => Ok(tag),
+            }
         };
         match name {
-            "pre_tags" => self.before = tag(),
-            "post_tags" => self.after = tag(),
+            "pre_tags" => self.before = tag()?,
+            "post_tags" => self.after = tag()?,
             "fragment_size" => self.fragment_size = number()?,
             "number_of_fragments" => self.fragments = number()?,
             "no_match_size" => self.no_match_size = number()?,
             "require_field_match" => self.needs_field = *value != Value::Bool(false),
             "order" => self.is_by_score = text_of(value) == "score",
             "encoder" => self.escapes_html = text_of(value) == "html",
-            "highlight_query" => self.query = Some(query::parse(value)?),
+            "highlight_query" => self.query = Some(Arc::new(query::parse(value)?)),
             "tags_schema" if *value == "styled" => {
                 (self.before, self.after) = (r#"<em class="hlt1">"#.to_owned(), "</em>".to_owned());
             }
@@ -244,7 +269,7 @@ pub(crate) struct HitHighlighter<'q> {
 struct HighlighterField<'q> {
     name: &'q str,
     options: &'q HighlightOptions,
-    terms: Vec<HighlightedTerm<'q>>,
+    terms: Arc<Vec<HighlightedTerm<'q>>>,
     /// The words by the field, and the type that it has.
     marks: HashMap<(String, String), TermMarks<'q>>,
 }
@@ -281,7 +306,7 @@ impl HighlighterField<'_> {
     /// Fragments of a field of a hit; `None` if there is no such field.
     fn fragments(&mut self, hit: &SearchHit, path: &str) -> Option<Vec<String>> {
         let document = searched(hit);
-        let (definition, place) = document.field(path)?;
+        let (definition, source_path) = document.field(path)?;
         let analyzers = document.analyzers;
         let division = (
             analyzers.of_field(&definition),
@@ -289,7 +314,7 @@ impl HighlighterField<'_> {
             analyzers.of_phrases(&definition),
         );
         let form = format!("{} {division:?}", type_of(&definition));
-        let values = all_at(hit.searched_members(), &place).into_iter();
+        let values = all_at(hit.searched_members(), &source_path).into_iter();
         let texts: Vec<String> =
             values.filter(|value| is_searched(&definition, value)).map(text_of).collect();
         let HighlighterField { options, terms, marks, .. } = self;

@@ -16,6 +16,9 @@ use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
 use crate::source::SourceFilter;
 
+/// Names and patterns of `fields` or `stored_fields`: each is compared with each field for each hit.
+const FIELDS_MAX: usize = 1_000;
+
 /// Form of the hits in the answer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HitForm {
@@ -80,8 +83,8 @@ impl HitForm {
             "version" => self.has_version = *value == Value::Bool(true),
             "seq_no_primary_term" => self.has_seq_no = *value == Value::Bool(true),
             "docvalue_fields" => self.doc_fields = formatted(value),
-            "fields" => self.fields = formatted(value),
-            "stored_fields" => self.stored_fields = Some(names_of(value)),
+            "fields" => self.fields = few(name, formatted(value))?,
+            "stored_fields" => self.stored_fields = Some(few(name, names_of(value))?),
             _ => return Ok(false),
         }
         Ok(true)
@@ -176,6 +179,17 @@ impl HitForm {
             shown.extend(crate::fields::stored(&hit.index, &hit.document, names));
         }
         shown
+    }
+}
+
+/// Fields that are asked for by a member of a body.
+fn few<T>(member: &str, fields: Vec<T>) -> Result<Vec<T>, Error> {
+    match fields.len() > FIELDS_MAX {
+        true => Err(Error::IllegalArgument(format!(
+            "[{member}] may have {FIELDS_MAX} names and patterns at most, found {}: use a pattern with a star",
+            fields.len()
+        ))),
+        false => Ok(fields),
     }
 }
 

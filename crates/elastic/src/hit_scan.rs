@@ -159,6 +159,7 @@ fn searched_document<'d>(
         now_ms,
         ends,
         is_log: index.is_log(),
+        passes_fields: index.passes_fields(),
         words: SearchedWords::default(),
     }
 }

@@ -214,7 +214,7 @@ impl IntervalSource {
             IntervalSource::Words { text, analyzer, order, gaps_max } => {
                 let named = analyzer.as_deref().and_then(|name| field.analyzers.named(name));
                 let words = named.as_ref().unwrap_or(&field.of_search).words(text);
-                check_number(words.len())?;
+                check_number(words.count())?;
                 // Where an analyzer has left a word out, any may be.
                 let positions = (0..words.len()).map(|at| words.at(at)).filter(|words| !words.is_empty());
                 let positions: Vec<&[String]> = positions.collect();
@@ -319,7 +319,7 @@ impl SearchedDocument<'_> {
     /// # Errors
     /// The field is no text, or the query combines too much.
     pub(crate) fn score_intervals(&self, field: &str, source: &IntervalSource) -> Result<Option<f64>, Error> {
-        let Some((definition, place)) = self.field(field) else { return Ok(None) };
+        let Some((definition, source_path)) = self.field(field) else { return Ok(None) };
         if kind_of(type_of(&definition)) != FieldValueKind::Text {
             return Err(Error::IllegalArgument(format!(
                 "Can only use interval queries on text fields - not on [{field}] which is of type [{}]",
@@ -329,7 +329,10 @@ impl SearchedDocument<'_> {
         let analyzers = self.analyzers;
         let (division, of_search) = (analyzers.of_field(&definition), analyzers.of_search(&definition));
         let (mut words, mut position) = (Vec::new(), 0);
-        each_at(self.source, &place, &mut |value: &Value| {
+        each_at(self.source, &source_path, &mut |value: &Value| {
+            if words.len() >= division.words_max() {
+                return;
+            }
             let own = division.words(&text_of(value));
             words.extend(own.placed().map(|(at, word)| (position + at, word.clone())));
             position += own.len() + VALUE_GAP;

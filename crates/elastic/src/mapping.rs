@@ -54,16 +54,19 @@ pub(crate) fn field_at<'m>(
     mappings: &'m Map<String, Value>,
     path: &str,
 ) -> Option<(&'m Map<String, Value>, String)> {
-    found_at(mappings, path).map(|(definition, source_path, _)| (definition, source_path))
+    found_at(mappings, path, true).map(|(definition, source_path, _)| (definition, source_path))
 }
 
 /// Definition of the field at a path as [`field_at`] finds it, with the name that its values have in the
-/// [form](crate::searched_form) in which searches read documents.
+/// [form](crate::searched_form) in which searches read documents. `passes_fields` says that the mapping may
+/// have objects that pass their fields through: of a path that is none of a field, all fields are gone
+/// through for them.
 pub(crate) fn searched_at<'m>(
     mappings: &'m Map<String, Value>,
     path: &str,
+    passes_fields: bool,
 ) -> Option<(&'m Map<String, Value>, String)> {
-    let (definition, source_path, target) = found_at(mappings, path)?;
+    let (definition, source_path, target) = found_at(mappings, path, passes_fields)?;
     let own = target.as_deref().unwrap_or(path);
     match is_formed(definition) || is_part_of_formed(mappings, own, &source_path) {
         true => Some((definition, own.to_owned())),
@@ -81,8 +84,12 @@ pub(crate) fn is_part_of_formed(mappings: &Map<String, Value>, path: &str, sourc
 fn found_at<'m>(
     mappings: &'m Map<String, Value>,
     path: &str,
+    passes_fields: bool,
 ) -> Option<(&'m Map<String, Value>, String, Option<String>)> {
     let Some((definition, source_path)) = declared_at(mappings, path) else {
+        if !passes_fields {
+            return None;
+        }
         // A field of an object that passes its fields through has a name without that of the object, too.
         return passed_through(mappings).into_iter().find_map(|object| {
             let own = format!("{object}.{path}");
@@ -97,6 +104,11 @@ fn found_at<'m>(
     let (definition, source_path) =
         declared_at(mappings, target).filter(|(field, _)| type_of(field) != "alias")?;
     Some((definition, source_path, Some(target.to_owned())))
+}
+
+/// True if a mapping has objects that pass their fields through.
+pub(crate) fn passes_fields(mappings: &Map<String, Value>) -> bool {
+    !passed_through(mappings).is_empty()
 }
 
 /// Paths of the objects that pass their fields through, by their priority.

@@ -2,6 +2,9 @@
 
 use crate::Error;
 
+/// Conditions, at most: they are kept with each clause that they are about.
+const CONDITIONS_MAX: usize = 20;
+
 /// Number of clauses that must match, by the number of all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MinimumMatch {
@@ -23,7 +26,7 @@ impl MinimumMatch {
     /// Parses a number (`2`, `-1`), a percentage (`75%`, `-25%`) or several conditions (`2<-25% 9<-3`).
     ///
     /// # Errors
-    /// The text is none of these.
+    /// The text is none of these, or has too many conditions.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let malformed = || {
             Error::IllegalArgument(format!(
@@ -41,6 +44,12 @@ impl MinimumMatch {
         // Blanks around a sign do not end a condition.
         let signs: Vec<&str> = text.trim().split('<').map(str::trim).collect();
         let steps = signs.join("<");
+        if steps.split_whitespace().count() > CONDITIONS_MAX {
+            return Err(Error::IllegalArgument(format!(
+                "[minimum_should_match] may have {CONDITIONS_MAX} conditions, and has {}",
+                steps.split_whitespace().count()
+            )));
+        }
         let step = |step: &str| -> Result<(usize, ClauseShare), Error> {
             let (count, part) = step.split_once('<').ok_or_else(malformed)?;
             Ok((count.parse().map_err(|_| malformed())?, share(part)?))
@@ -96,5 +105,7 @@ mod tests {
             let error = MinimumMatch::parse(text).expect_err(text).to_string();
             assert!(error.contains(&format!("is [{text}]")), "{error}");
         }
+        assert!(MinimumMatch::parse(&"2<1 ".repeat(20)).is_ok());
+        assert!(MinimumMatch::parse(&"2<1 ".repeat(21)).is_err());
     }
 }

@@ -84,6 +84,6 @@ impl OpenIndex {
             }
         }
         let entry = observed.entry(&self.entry);
-        Ok(OpenIndex { entry, ..self })
+        Ok(OpenIndex { entry, passes_fields: Arc::default(), ..self })
     }
 }

@@ -253,6 +253,46 @@ pub(crate) struct BoolQuery {
     pub(crate) minimum: Option<MinimumMatch>,
 }
 
+impl BoolQuery {
+    /// The query without need for words that the analyzers of their fields leave out, beside others that have
+    /// to match.
+    pub(crate) fn without_left_out(mut self) -> Self {
+        if self.must.len() < 2 {
+            return self;
+        }
+        // Of words alone, one has to be there.
+        if self.must.iter().all(SearchQuery::is_of_words) {
+            self.filter.push(SearchQuery::Best { queries: self.must.clone(), tie_breaker: 0.0 });
+        }
+        self.must.iter_mut().for_each(SearchQuery::match_without_words);
+        self
+    }
+}
+
+impl SearchQuery {
+    /// True if it looks for words, in one field or in several.
+    fn is_of_words(&self) -> bool {
+        match self {
+            SearchQuery::Match { .. } => true,
+            SearchQuery::Best { queries, .. } => queries.iter().all(SearchQuery::is_of_words),
+            SearchQuery::Named { query, .. } => query.is_of_words(),
+            _ => false,
+        }
+    }
+
+    /// Lets it match where the analyzer of a field leaves all of its words out.
+    fn match_without_words(&mut self) {
+        match self {
+            SearchQuery::Match { options, .. } => options.matches_without_words = true,
+            SearchQuery::Best { queries, .. } => {
+                queries.iter_mut().for_each(SearchQuery::match_without_words);
+            }
+            SearchQuery::Named { query, .. } => query.match_without_words(),
+            _ => {}
+        }
+    }
+}
+
 /// Parses a query.
 ///
 /// # Errors

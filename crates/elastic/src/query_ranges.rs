@@ -274,7 +274,7 @@ impl SearchedDocument<'_> {
     fn has_range(
         &self,
         definition: &Map<String, Value>,
-        place: &str,
+        source_path: &str,
         bounds: &RangeBounds,
     ) -> Result<bool, Error> {
         let field_type = type_of(definition);
@@ -297,7 +297,7 @@ impl SearchedDocument<'_> {
         };
         let wanted = RangeSpan { from: wanted(&bounds.from, true)?, to: wanted(&bounds.to, false)? };
         let reading = EndReading { format: own, zone: &TimeZone::UTC, ..reading };
-        let spans = all_at(self.source, place).into_iter().filter_map(|value| reading.span(value));
+        let spans = all_at(self.source, source_path).into_iter().filter_map(|value| reading.span(value));
         let mut spans = spans.into_iter();
         Ok(spans.any(|span| span.is(bounds.relation, wanted)))
     }
@@ -307,10 +307,10 @@ impl SearchedDocument<'_> {
             let own = Value::from(own);
             return Ok(is_between(&bounds.from, &bounds.to, |bound| compare_numbers(&own, bound)));
         }
-        let Some((definition, place)) = self.field(field) else { return Ok(false) };
+        let Some((definition, source_path)) = self.field(field) else { return Ok(false) };
         let definition = &*definition;
         if is_range(type_of(definition)) {
-            return self.has_range(definition, &place, bounds);
+            return self.has_range(definition, &source_path, bounds);
         }
         if bounds.relation == RangeRelation::Disjoint {
             return Err(Error::IllegalArgument(
@@ -353,7 +353,7 @@ impl SearchedDocument<'_> {
             _ => Some(text_of(own).cmp(&normalized(bound))),
         };
         let mut found = false;
-        each_at(self.source, &place, &mut |own| {
+        each_at(self.source, &source_path, &mut |own| {
             found |= is_searched(definition, own) && is_between(from, to, |bound| compare(own, bound));
         });
         Ok(found)

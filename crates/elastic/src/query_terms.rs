@@ -113,7 +113,8 @@ impl CasedText {
         CasedText { exact: text.to_owned(), lower: text.to_lowercase(), case }
     }
 
-    /// True if the text and a term pass a test. `is_lower` says that all terms of the field are in lower case.
+    /// True if the text and a term pass a test. `is_lower` says that all terms of the field are in lower
+    /// case.
     pub(crate) fn passes(&self, term: &str, is_lower: bool, test: impl Fn(&str, &str) -> bool) -> bool {
         match self.case {
             TermCase::Ignored => test(&self.lower, &term.to_lowercase()),
@@ -234,13 +235,49 @@ pub(crate) fn check_wildcard(pattern: &str) -> Result<(), Error> {
 /// Words of the text of a query.
 pub(crate) const WORDS_MAX: usize = 4_096;
 
-/// Checks that the text of a query does not have too many words for the number of its fields: each word is
-/// compared with those of each field.
+/// Bytes of the text of a query, once for each of its fields.
+const TEXT_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of a name in a query for words.
+const NAME_BYTES_MAX: usize = 1_000;
+
+/// Checks the name of a field or an analyzer in a query for words: it is kept with each of them.
 ///
 /// # Errors
-/// It has more than 4,096 words, or more than 65,536 for all fields together.
+/// It has more than 1,000 bytes.
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+    match name.len() > NAME_BYTES_MAX {
+        true => Err(Error::IllegalArgument(format!(
+            "a name in a query for words has {} bytes, and may have {NAME_BYTES_MAX}; a [term] query takes any name",
+            name.len()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Checks that the text of a query does not have too many words for the number of its fields: each word is
+/// compared with those of each field, and the text is kept for each.
+///
+/// # Errors
+/// It has more than 4,096 words, or more than 65,536 for all fields together, or more than 16 MB.
 pub(crate) fn check_words(text: &str, fields: usize) -> Result<(), Error> {
-    let (words, fields) = (word_spans(text).len(), fields.max(1));
+    check_clauses(word_spans(text).len(), fields)?;
+    match text.len().saturating_mul(fields) > TEXT_BYTES_MAX {
+        true => Err(Error::IllegalArgument(format!(
+            "the text of a query has {} bytes and {fields} fields, and may have {TEXT_BYTES_MAX} bytes for all of them; search for \
+             fewer words or in fewer fields",
+            text.len()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Checks the number of the words of the text of a query, or of its clauses, some of which have no words.
+///
+/// # Errors
+/// There are more than 4,096, or more than 65,536 for all fields together.
+pub(crate) fn check_clauses(words: usize, fields: usize) -> Result<(), Error> {
+    let fields = fields.max(1);
     let words_max = WORDS_MAX.min(CLAUSES_MAX / fields);
     if words <= words_max {
         return Ok(());
@@ -365,5 +402,8 @@ mod tests {
             let checked = check_words(&"a ".repeat(words), fields);
             assert_eq!(checked.is_ok(), is_accepted, "{words} words for {fields} fields: {checked:?}");
         }
+        let long = "a".repeat(1 << 20);
+        assert!(check_words(&long, 16).is_ok() && check_words(&long, 17).is_err());
+        assert!(check_name(&long[..1_000]).is_ok() && check_name(&long[..1_001]).is_err());
     }
 }

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use self::defaults::boosted;
 pub(crate) use self::defaults::{BoostedField, FieldsKind, TextDefaults};
 use crate::Error;
-use crate::query::{BoolQuery, MatchOptions, RangeBounds, SearchQuery};
-use crate::query_terms::{FuzzyTerms, TermCase, check_wildcard, check_words};
+use crate::query::{BoolQuery, CLAUSES_MAX, MatchOptions, RangeBounds, SearchQuery};
+use crate::query_terms::{FuzzyTerms, TermCase, check_clauses, check_name, check_wildcard, check_words};
 use crate::simple_text::{self, SimpleMarks};
 
 /// Depth of parentheses.
@@ -52,7 +52,7 @@ fn escaped(text: &str) -> String {
 pub(crate) fn parse(text: &str, defaults: &TextDefaults) -> Result<SearchQuery, Error> {
     check_words(text, defaults.fields.len())?;
     let letters: Vec<char> = text.chars().collect();
-    let mut parser = TextParser { letters: &letters, at: 0, defaults, text };
+    let mut parser = TextParser { letters: &letters, at: 0, defaults, text, leaves: 0, groups: 0 };
     let parsed = parser.group(None, 0)?;
     match parser.at < letters.len() {
         true => Err(parser.fail()),
@@ -65,6 +65,9 @@ struct TextParser<'t> {
     at: usize,
     defaults: &'t TextDefaults,
     text: &'t str,
+    /// Number of the clauses so far, and of the groups in parentheses.
+    leaves: usize,
+    groups: usize,
 }
 
 /// Role of a clause.
@@ -166,6 +169,7 @@ impl TextParser<'_> {
                 Some('-' | '!') => (role, self.at) = (ClauseRole::Not, self.at + 1),
                 _ => {}
             }
+            self.count()?;
             let clause = self.clause(field, depth)?;
             clauses.push((role, clause));
         }
@@ -188,7 +192,19 @@ impl TextParser<'_> {
                 ClauseRole::Not => query.must_not.push(clause),
             }
         }
-        Ok(SearchQuery::Bool(query))
+        Ok(SearchQuery::Bool(query.without_left_out()))
+    }
+
+    /// Counts the clause that begins here: marks without a word are clauses, too.
+    fn count(&mut self) -> Result<(), Error> {
+        match self.peek() {
+            Some('(') => self.groups += 1,
+            _ => self.leaves += 1,
+        }
+        if self.groups > CLAUSES_MAX {
+            return Err(self.fail());
+        }
+        check_clauses(self.leaves, self.defaults.fields.len())
     }
 
     /// A clause with its boost.
@@ -265,6 +281,7 @@ impl TextParser<'_> {
                 self.at += 1;
                 return Ok(SearchQuery::All);
             }
+            check_name(&word)?;
             return self.clause(Some(&word), depth + 1);
         }
         let fuzziness = match self.peek() {
@@ -423,6 +440,11 @@ mod tests {
     #[test]
     fn texts_that_are_not_closed_are_refused() {
         let defaults = TextDefaults::default();
+        let marks = ["* ".repeat(4_097), "(*)".repeat(4_097), "()".repeat(65_537)];
+        for text in marks.iter().map(String::as_str).chain([&*format!("{}:a", "a".repeat(1_001))]) {
+            assert!(parse(text, &defaults).is_err(), "{} letters", text.len());
+        }
+        assert!(parse(&"* ".repeat(4_096), &defaults).is_ok());
         for text in [
             "(a",
             "a)",

@@ -32,7 +32,7 @@ impl ReadFields {
     /// No fields.
     pub(crate) const NONE: ReadFields = ReadFields::At(Vec::new());
 
-    /// Places that are read; `None`: all.
+    /// Source paths that are read; `None`: all.
     pub(crate) fn source_paths(&self) -> Option<&[String]> {
         match self {
             ReadFields::All => None,
@@ -70,7 +70,7 @@ impl ReadFields {
         let source_path = field_at(mappings, field).map(|(_, source_path)| source_path);
         // Of a field that the mapping lacks, the whole of a text may be meant.
         let whole = field.strip_suffix(".keyword").filter(|_| source_path.is_none()).map(str::to_owned);
-        let of_form = searched_at(mappings, field).map(|(_, source_path)| source_path);
+        let of_form = searched_at(mappings, field, true).map(|(_, source_path)| source_path);
         let own = std::iter::once(field.to_owned()).chain(source_path).chain(whole).chain(of_form);
         let own: Vec<String> = own.collect();
         let copied = copied_to(mappings, &own);

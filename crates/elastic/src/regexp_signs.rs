@@ -81,6 +81,8 @@ impl RegexpSigns {
                     is_in_class = false;
                     translated.push(letter);
                 }
+                // They would begin another class, or combine two.
+                '[' | '&' | '~' if is_in_class => translated.extend(['\\', letter]),
                 _ if is_in_class => translated.push(letter),
                 '[' => {
                     is_in_class = true;
@@ -175,6 +177,8 @@ mod tests {
             (r#"a"b.c"d"#, "ALL", "ab.cd", "abxcd"),
             (r"a\@\&\~\<\>\#", "ALL", "a@&~<>#", "axx"),
             ("[&~@<]+", "ALL", "&~@<", "a"),
+            ("[a-c&&[b]+", "ALL", "ab&[", "d"),
+            ("[a~~b]", "NONE", "a b ~", "c ab"),
             ("a&b~c", "ANYSTRING", "a&b~c", "a"),
             (r"\d+[^a]", "ALL", "12b", "12a"),
         ] {

@@ -11,10 +11,23 @@ use serde_json::{Map, Value};
 use crate::catalog::OpenIndex;
 use crate::evaluation::number_of;
 use crate::fields::{all_at, names_of};
-use crate::mapping::{all_fields, field_at, is_part_of_formed, nested_around, type_of};
+use crate::mapping::{self, all_fields, field_at, is_part_of_formed, nested_around, type_of};
 use crate::normalizer::ValueNormalizer;
 use crate::query::text_of;
 use crate::text_division::TextDivision;
+
+impl OpenIndex {
+    /// True if its mapping has objects that pass their fields through.
+    pub(crate) fn passes_fields(&self) -> bool {
+        *self.passes_fields.get_or_init(|| mapping::passes_fields(&self.entry.mappings))
+    }
+
+    /// Definition of a field, with the name that its values have in the form in which searches read
+    /// documents.
+    pub(crate) fn searched_at(&self, field: &str) -> Option<(&Map<String, Value>, String)> {
+        mapping::searched_at(&self.entry.mappings, field, self.passes_fields())
+    }
+}
 
 /// Parameters that change the values of a field.
 const FORMING: [&str; 3] = ["normalizer", "null_value", "scaling_factor"];
@@ -42,7 +55,7 @@ fn has_field(mappings: &Map<String, Value>, test: fn(&Map<String, Value>) -> boo
     fields.any(|field| test(field) || has_field(field, test))
 }
 
-/// Places whose values are copied to one of some fields.
+/// Source paths whose values are copied to one of some fields.
 pub(crate) fn copied_to(mappings: &Map<String, Value>, targets: &[String]) -> Vec<String> {
     if !has_field(mappings, is_copied) {
         return Vec::new();
@@ -57,7 +70,7 @@ pub(crate) fn copied_to(mappings: &Map<String, Value>, targets: &[String]) -> Ve
 
 /// A field whose values are read in another form.
 struct FormedField<'i> {
-    /// Place in documents.
+    /// Path of its values in documents.
     source_path: String,
     /// Rest of the names of its members after those of the source path, of a multi-field.
     suffix: String,
@@ -124,16 +137,17 @@ impl FormedField<'_> {
 /// The form of the documents of an index.
 #[derive(Default)]
 pub(crate) struct SearchedForm<'i> {
-    /// Places of values, with the fields that they are copied to, in the nested objects around both; those of
-    /// the whole document have an empty path. Outer objects come first.
+    /// Source paths of values, with the fields that they are copied to, in the nested objects around both;
+    /// those of the whole document have an empty path. Outer objects come first.
     copies: BTreeMap<String, Vec<(String, String)>>,
     fields: Vec<FormedField<'i>>,
 }
 
 /// Copies values of an object to other fields of it. What was copied is not copied on.
 fn copy(members: &mut Map<String, Value>, copies: &[(String, String)]) {
-    let values = |place: &String| -> Vec<Value> { all_at(members, place).into_iter().cloned().collect() };
-    let copied: Vec<Vec<Value>> = copies.iter().map(|(place, _)| values(place)).collect();
+    let values =
+        |source_path: &str| -> Vec<Value> { all_at(members, source_path).into_iter().cloned().collect() };
+    let copied: Vec<Vec<Value>> = copies.iter().map(|(source_path, _)| values(source_path)).collect();
     for ((_, target), values) in copies.iter().zip(copied).filter(|(_, values)| !values.is_empty()) {
         let own = members.remove(target);
         members.insert(target.clone(), own.into_iter().chain(values).collect());

@@ -60,8 +60,8 @@ pub(crate) fn doc_values(
     shown
 }
 
-/// Values of the fields that are asked for: in the order of the document, and those of nested objects by their
-/// objects, as `fields` has them.
+/// Values of the fields that are asked for: in the order of the document, and those of nested objects by
+/// their objects, as `fields` has them.
 pub(crate) fn values(
     asked: &[AskedField],
     mappings: &Map<String, Value>,
@@ -97,7 +97,7 @@ fn has_parts(value: &mut Value) -> bool {
 struct ShownField<'m> {
     path: String,
     /// Path of its values in documents.
-    place: String,
+    source_path: String,
     definition: &'m Map<String, Value>,
     format: Option<&'m str>,
     /// Ends of the paths of nested objects around it.
@@ -118,17 +118,17 @@ fn each<'m>(
             false => vec![pattern.clone()],
         };
         paths.into_iter().filter_map(move |path| {
-            let (definition, place) = field_at(mappings, &path)?;
+            let (definition, source_path) = field_at(mappings, &path)?;
             if is_object(type_of(definition)) {
                 return None;
             }
-            let ends = place.match_indices('.').map(|(at, _)| at).filter(|end| {
-                let around = field_at(mappings, &place[..*end]);
-                path.starts_with(&place[..=*end])
+            let ends = source_path.match_indices('.').map(|(at, _)| at).filter(|end| {
+                let around = field_at(mappings, &source_path[..*end]);
+                path.starts_with(&source_path[..=*end])
                     && around.is_some_and(|(definition, _)| type_of(definition) == "nested")
             });
             let nested = ends.collect();
-            Some(ShownField { path, place, definition, format: format.as_deref(), nested })
+            Some(ShownField { path, source_path, definition, format: format.as_deref(), nested })
         })
     })
 }
@@ -139,7 +139,7 @@ impl ShownField<'_> {
         let Some(end) = self.nested.iter().find(|end| **end > from) else {
             return self.insert(self.values(document, from), from, shown);
         };
-        let name = &self.place[from..*end];
+        let name = &self.source_path[from..*end];
         let objects: Vec<&Map<String, Value>> =
             all_at(document, name).into_iter().filter_map(Value::as_object).collect();
         let parts = shown.entry(name).or_insert_with(|| vec![json!({}); objects.len()].into());
@@ -158,7 +158,7 @@ impl ShownField<'_> {
 
     /// Values with the keys by which they are sorted.
     fn values(&self, document: &Map<String, Value>, from: usize) -> Vec<(Option<HitSortKey>, Value)> {
-        let all = all_at(document, &self.place[from..]).into_iter();
+        let all = all_at(document, &self.source_path[from..]).into_iter();
         all.filter(|value| is_searched(self.definition, value))
             .filter_map(|value| self.typed(value))
             .collect()

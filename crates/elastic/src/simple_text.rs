@@ -5,11 +5,13 @@
 //! beginning of a word, `~2` follows a word with up to two edits or a phrase with gaps; `\` takes the meaning
 //! from a mark. Operators bind from left to right.
 
+use std::cell::Cell;
+
 use serde_json::Value;
 
 use crate::Error;
 use crate::query::{BoolQuery, SearchQuery, text_of};
-use crate::query_terms::{FuzzyTerms, TermCase, check_words};
+use crate::query_terms::{FuzzyTerms, TermCase, check_clauses, check_words};
 use crate::query_text::TextDefaults;
 
 /// Depth of groups, and changes between operators in one, which are as deep.
@@ -90,7 +92,8 @@ impl SimpleMarks {
 pub(crate) fn parse(text: &str, marks: SimpleMarks, defaults: &TextDefaults) -> Result<SearchQuery, Error> {
     check_words(text, defaults.fields.len())?;
     let letters = letters_of(text, marks);
-    let parser = SimpleParser { closings: closings_of(&letters), letters, marks, defaults };
+    let (closings, clauses) = (closings_of(&letters), Cell::new(0));
+    let parser = SimpleParser { closings, letters, marks, defaults, clauses };
     let parsed = parser.part(0, parser.letters.len(), 0)?.unwrap_or(SearchQuery::None);
     Ok(defaults.with_minimum(parsed))
 }
@@ -147,6 +150,8 @@ struct SimpleParser<'t> {
     closings: Vec<Option<usize>>,
     marks: SimpleMarks,
     defaults: &'t TextDefaults,
+    /// Number of the words and phrases so far.
+    clauses: Cell<usize>,
 }
 
 /// Operator between two clauses.
@@ -258,7 +263,18 @@ impl SimpleParser<'_> {
             }
             group.is_not = false;
         }
-        Ok(group.top)
+        Ok(match group.top {
+            Some(SearchQuery::Bool(query)) if group.made_by == Some(SimpleOperator::And) => {
+                Some(SearchQuery::Bool(query.without_left_out()))
+            }
+            other => other,
+        })
+    }
+
+    /// Counts a word or a phrase: marks can be words, too.
+    fn count(&self) -> Result<(), Error> {
+        self.clauses.set(self.clauses.get() + 1);
+        check_clauses(self.clauses.get(), self.defaults.fields.len())
     }
 
     /// Reads a phrase; returns the position after it. A quote that is not closed is passed over.
@@ -277,6 +293,7 @@ impl SimpleParser<'_> {
             slop = self.text(from, next).parse().unwrap_or(0);
         }
         if !phrase.is_empty() {
+            self.count()?;
             group.add(self.defaults.in_fields(None, |field| {
                 let options = self.defaults.phrase_options(Some(slop));
                 SearchQuery::Match { field, text: phrase.clone().into(), options }
@@ -291,6 +308,7 @@ impl SimpleParser<'_> {
             SimpleLetter::Open(letter) => letter.is_whitespace() || "\"|+()".contains(letter),
             SimpleLetter::Literal(_) => false,
         };
+        self.count()?;
         let end = (at + 1..to).find(ends).unwrap_or(to);
         let word = &self.letters[at..end];
         let digits_from = word.iter().rposition(|letter| !letter.letter().is_ascii_digit());
@@ -411,5 +429,9 @@ mod tests {
         assert!(parse(&changing, SimpleMarks::ALL, &defaults(false)).is_err());
         assert!(parse(&"(".repeat(100_000), SimpleMarks::ALL, &defaults(false)).is_ok());
         assert!(parse(&"a + ".repeat(1_000), SimpleMarks::ALL, &defaults(false)).is_ok());
+        assert!(parse(&"* ".repeat(4_096), SimpleMarks::ALL, &defaults(false)).is_ok());
+        for marks in ["* ", "\"?\" "] {
+            assert!(parse(&marks.repeat(4_097), SimpleMarks::ALL, &defaults(false)).is_err(), "{marks}");
+        }
     }
 }

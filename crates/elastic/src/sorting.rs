@@ -9,7 +9,7 @@ use crate::catalog::OpenIndex;
 use crate::dates::DateText;
 use crate::evaluation::{FieldValueKind, kind_of};
 use crate::fields::all_at;
-use crate::mapping::{field_at, is_searched, searched_at, type_of};
+use crate::mapping::{field_at, is_searched, type_of};
 use crate::partitions::TimeSpan;
 use crate::query::text_of;
 use crate::search::SearchHit;
@@ -296,7 +296,7 @@ impl HitOrderKey {
             "_index" => return HitSortKey::Text(hit.index.entry.name.clone()),
             _ => {}
         }
-        let Some((definition, source_path)) = searched_at(&hit.index.entry.mappings, &self.field) else {
+        let Some((definition, source_path)) = hit.index.searched_at(&self.field) else {
             return self.missing(None);
         };
         let own_format = definition.get("format").and_then(Value::as_str);

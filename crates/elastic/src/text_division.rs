@@ -5,6 +5,10 @@ use std::ops::Range;
 use crate::analyzers::SharedSteps;
 use crate::evaluation::word_spans;
 
+/// Words that analyzers with steps make of the texts of a document, at most: those of further texts are left
+/// out, as are further ones of a text before the steps.
+pub(crate) const STEPS_WORDS_MAX: usize = 2_000_000;
+
 /// Division of a text into words.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) enum TextDivision {
@@ -85,6 +89,14 @@ impl TextDivision {
                 let words = simple.spans(text).into_iter().map(|span| simple.compared(&text[span]));
                 TextWords { words: words.collect(), ends: None }
             }
+        }
+    }
+
+    /// Number of the words of a document from which on this one makes no others: it can make many of one.
+    pub(crate) fn words_max(&self) -> usize {
+        match self {
+            TextDivision::Steps(_) => STEPS_WORDS_MAX,
+            _ => usize::MAX,
         }
     }
 

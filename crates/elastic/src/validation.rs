@@ -81,6 +81,7 @@ fn evaluate_empty(index: &OpenIndex, query: &SearchQuery) -> Result<(), Error> {
         now_ms: now_ms() as i64,
         ends: &[],
         is_log: index.is_log(),
+        passes_fields: index.passes_fields(),
         words: SearchedWords::default(),
     };
     document.score(query, &mut Vec::new()).map(drop)

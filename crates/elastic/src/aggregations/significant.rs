@@ -11,7 +11,6 @@ use super::{BucketAggregation, BucketContent};
 use crate::Error;
 use crate::fields::all_at;
 use crate::hit_scan::searched;
-use crate::mapping::searched_at;
 use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
 use crate::small_sort::sort_few;
@@ -28,13 +27,14 @@ impl TermSource {
         match self {
             TermSource::Values(source) => source.of(hit),
             TermSource::Words(field) => {
-                let Some((definition, source_path)) = searched_at(&hit.index.entry.mappings, field) else {
+                let Some((definition, source_path)) = hit.index.searched_at(field) else {
                     return Vec::new();
                 };
                 let division = hit.index.analyzers.of_field(definition);
                 let texts = all_at(hit.searched_members(), &source_path);
                 let words = texts.into_iter().flat_map(|text| division.words(&text_of(text)).into_words());
-                let mut words: Vec<AggregatedValue> = words.map(AggregatedValue::Text).collect();
+                let words = words.take(division.words_max()).map(AggregatedValue::Text);
+                let mut words: Vec<AggregatedValue> = words.collect();
                 words.sort();
                 words.dedup();
                 words

@@ -12,7 +12,7 @@ use crate::dates::{DateText, zone_of};
 use crate::evaluation::number_of;
 use crate::fields::all_at;
 use crate::ignored::ignored;
-use crate::mapping::{check_doc_values, field_at, is_flag, is_searched, searched_at, type_of};
+use crate::mapping::{check_doc_values, field_at, is_flag, is_searched, type_of};
 use crate::query::text_of;
 use crate::search::SearchHit;
 
@@ -347,14 +347,14 @@ impl FieldSource {
             "_seq_no" => return vec![AggregatedValue::Whole(hit.stored.seq_no.into())],
             _ => {}
         }
-        let Some((definition, source_path)) = searched_at(&hit.index.entry.mappings, &self.field) else {
+        let Some((definition, source_path)) = hit.index.searched_at(&self.field) else {
             return Vec::new();
         };
         let values = all_at(hit.searched_members(), &source_path);
         if matches!(type_of(definition), "text" | "match_only_text") {
             let division = hit.index.analyzers.of_field(definition);
             let words = values.iter().flat_map(|value| division.words(&text_of(value)).into_words());
-            return words.map(AggregatedValue::Text).collect();
+            return words.take(division.words_max()).map(AggregatedValue::Text).collect();
         }
         let fits = |value: &&&Value| is_searched(definition, value);
         let format = definition.get("format").and_then(Value::as_str);
@@ -371,7 +371,7 @@ impl FieldSource {
         if !matches!(self.form, ValueForm::Span | ValueForm::DateSpan) {
             return self.numbers(hit).into_iter().map(|at| ValueSpan { from: at, to: at }).collect();
         }
-        let Some((definition, source_path)) = searched_at(&hit.index.entry.mappings, &self.field) else {
+        let Some((definition, source_path)) = hit.index.searched_at(&self.field) else {
             return Vec::new();
         };
         let field_type = type_of(definition);

@@ -6,14 +6,17 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use super::parts::{AnalysisPart, GROWTH_MAX};
+use super::parts::{AnalysisPart, GROWTH_MAX, REGEX_BYTES_MAX};
 use crate::Error;
 
 /// Bytes of a side of a mapping, at most.
 const SIDE_BYTES_MAX: usize = 1_000;
 
 /// Memory of the compiled expression of the keys of a mapping.
-const KEYS_BYTES_MAX: usize = 1 << 20;
+const KEYS_BYTES_MAX: usize = 4 * REGEX_BYTES_MAX;
+
+/// Parts of a text that are known after all steps, at most. Each replacement makes two.
+const PARTS_MAX: usize = 1_000_000;
 
 /// Elements in whose place there is nothing; in that of others there is an end of the line.
 const INLINE: [&str; 33] = [
@@ -84,6 +87,15 @@ impl CharacterStep {
         }
     }
 
+    /// Number of its own compiled expressions; one of many keys counts for several.
+    pub(super) fn expressions(&self) -> usize {
+        match self {
+            CharacterStep::Html { .. } => 0,
+            CharacterStep::Mapped { .. } => KEYS_BYTES_MAX / REGEX_BYTES_MAX,
+            CharacterStep::Replaced { .. } => 1,
+        }
+    }
+
     /// Places of a text, in their order, with what comes there instead.
     fn replacements<'t>(&'t self, text: &'t str) -> Box<dyn Iterator<Item = (Range<usize>, String)> + 't> {
         match self {
@@ -129,7 +141,8 @@ fn mapped(part: &AnalysisPart) -> Result<Option<CharacterStep>, Error> {
     let mut keys: Vec<&String> = by.keys().collect();
     keys.sort_by(|one, other| other.len().cmp(&one.len()).then(one.cmp(other)));
     let keys: Vec<String> = keys.into_iter().map(|key| regex::escape(key)).collect();
-    match regex::RegexBuilder::new(&keys.join("|")).size_limit(KEYS_BYTES_MAX).build() {
+    let mut builder = regex::RegexBuilder::new(&keys.join("|"));
+    match builder.size_limit(KEYS_BYTES_MAX).dfa_size_limit(KEYS_BYTES_MAX).build() {
         Ok(keys) => Ok(Some(CharacterStep::Mapped { keys, by })),
         Err(_) => Err(part.refusal("[mappings] are too many or too long")),
     }
@@ -211,19 +224,21 @@ impl ReplacedText {
     /// Replaces characters.
     pub(super) fn apply(&mut self, step: &CharacterStep) {
         let (mut text, mut parts, mut from) = (String::with_capacity(self.text.len()), Vec::new(), 0);
+        let mut left = PARTS_MAX.saturating_sub(self.steps.iter().map(Vec::len).sum()) / 2;
         let mut add = |text: &mut String, old: Range<usize>, written: &str, is_same: bool| {
             let start = text.len();
             text.push_str(written);
             parts.push(TextPart { new: start..text.len(), old, is_same });
         };
         for (place, written) in step.replacements(&self.text) {
+            // The rest stays as it is.
+            if left == 0 || text.len() > self.text.len() + GROWTH_MAX {
+                break;
+            }
+            left -= 1;
             add(&mut text, from..place.start, &self.text[from..place.start], true);
             from = place.end;
             add(&mut text, place, &written, false);
-            // The rest stays as it is.
-            if text.len() > self.text.len() + GROWTH_MAX {
-                break;
-            }
         }
         add(&mut text, from..self.text.len(), &self.text[from..], true);
         self.steps.push(parts);

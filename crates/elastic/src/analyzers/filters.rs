@@ -236,6 +236,8 @@ pub(super) fn add(
         }
         "synonym" | "synonym_graph" => {
             let others = synonyms(part, steps, notes)?;
+            let of_lists = others.values().flatten().map(|other| other.len() + size_of::<String>());
+            steps.list_bytes += of_lists.sum::<usize>();
             steps.words.push(WordStep::Synonyms(others));
             Ok(())
         }

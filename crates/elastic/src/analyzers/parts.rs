@@ -12,7 +12,10 @@ use crate::fields::names_of;
 use crate::query::text_of;
 
 /// Memory of a compiled expression of a definition.
-const REGEX_BYTES_MAX: usize = 1 << 20;
+pub(super) const REGEX_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes that a word of a list takes beside its letters, about.
+const WORD_BYTES: usize = 64;
 
 /// Kind of what settings define by names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +114,16 @@ impl AnalysisPart {
         AnalysisPart { group, name: name.to_owned(), kind, members }
     }
 
+    /// Bytes that the lists of words in it take once it is made, about.
+    pub(super) fn list_bytes(&self) -> usize {
+        let lists = self.members.values().map(|value| {
+            let text = text_of(value);
+            let words = 1 + text.bytes().filter(|byte| *byte == b',').count();
+            2 * text.len() + words * WORD_BYTES
+        });
+        lists.sum()
+    }
+
     /// Its type; empty if the definition has none.
     pub(super) fn kind(&self) -> &str {
         &self.kind
@@ -142,11 +155,13 @@ impl AnalysisPart {
 
     /// Words that are left out, by a member with words or the names of lists.
     pub(super) fn stop_words(&self, otherwise: &str, notes: &mut Vec<String>) -> HashSet<String> {
+        let is_in_file = self.has("stopwords_path");
         let named = match self.has("stopwords") {
             true => self.words("stopwords"),
+            false if is_in_file => Vec::new(),
             false => vec![otherwise.to_owned()],
         };
-        if self.has("stopwords_path") {
+        if is_in_file {
             self.note("has stop words in a file, which are not left out", notes);
         }
         let mut words = HashSet::new();
@@ -175,6 +190,19 @@ impl AnalysisPart {
     pub(super) fn number(&self, member: &str, otherwise: usize) -> Result<usize, Error> {
         let Some(text) = self.text(member) else { return Ok(otherwise) };
         text.parse().map_err(|_| self.refusal(&format!("[{member}] is [{text}], and has to be a number")))
+    }
+
+    /// One character; `None` if the member is missing.
+    ///
+    /// # Errors
+    /// The member has none, or several.
+    pub(super) fn letter(&self, member: &str) -> Result<Option<char>, Error> {
+        let Some(text) = self.text(member) else { return Ok(None) };
+        let mut letters = text.chars();
+        match (letters.next(), letters.next()) {
+            (Some(letter), None) => Ok(Some(letter)),
+            _ => Err(self.refusal(&format!("[{member}] is [{text}], and has to be one character"))),
+        }
     }
 
     /// Lengths between the members `min_gram` and `max_gram`, as far as grams may have them.
@@ -272,6 +300,7 @@ fn regex_of(pattern: &str, flags: &str) -> Option<Regex> {
         .dot_matches_new_line(has("DOTALL"))
         .ignore_whitespace(has("COMMENTS"))
         .size_limit(REGEX_BYTES_MAX)
+        .dfa_size_limit(REGEX_BYTES_MAX)
         .build()
         .ok()
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::characters::{CharacterStep, ReplacedText};
+use super::parts::REGEX_BYTES_MAX;
 use super::tokenizers::TextSplitter;
 use super::word_steps::{WordChange, WordStep};
 use crate::text_division::{DividedWord, TextDivision};
@@ -16,6 +17,8 @@ pub(super) struct AnalyzerSteps {
     pub(super) characters: Vec<CharacterStep>,
     pub(super) splitter: TextSplitter,
     pub(super) words: Vec<WordStep>,
+    /// Bytes of the lists of words that the steps have, about.
+    pub(super) list_bytes: usize,
 }
 
 /// A word on its way through the steps.
@@ -41,7 +44,14 @@ impl StepWord {
 impl AnalyzerSteps {
     /// Steps that split a text, and leave its words as they are.
     pub(super) fn of(splitter: TextSplitter) -> Self {
-        AnalyzerSteps { characters: Vec::new(), splitter, words: Vec::new() }
+        AnalyzerSteps { characters: Vec::new(), splitter, words: Vec::new(), list_bytes: 0 }
+    }
+
+    /// Bytes that the steps take, about, and at most.
+    pub(super) fn bytes(&self) -> usize {
+        let of_characters: usize = self.characters.iter().map(CharacterStep::expressions).sum();
+        let of_words: usize = self.words.iter().map(WordStep::expressions).sum();
+        self.list_bytes + (of_characters + self.splitter.expressions() + of_words) * REGEX_BYTES_MAX
     }
 
     /// Words of a text, in the order of their positions.
@@ -75,6 +85,11 @@ impl AnalyzerSteps {
 pub(crate) struct SharedSteps(Arc<AnalyzerSteps>);
 
 impl SharedSteps {
+    /// Bytes that the steps take, about, and at most.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
     /// Words of a text, in the order of their positions.
     pub(crate) fn divided(&self, text: &str) -> Vec<DividedWord> {
         let mut read = ReplacedText::of(text);

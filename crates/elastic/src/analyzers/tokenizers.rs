@@ -7,7 +7,7 @@ use regex::Regex;
 use super::parts::AnalysisPart;
 use super::steps::StepWord;
 use crate::Error;
-use crate::text_division::TextDivision;
+use crate::text_division::{STEPS_WORDS_MAX, TextDivision};
 
 /// Letters of a gram, at most.
 pub(super) const GRAM_MAX: usize = 32;
@@ -51,6 +51,18 @@ impl TextSplitter {
         TextSplitter::Simple { division, longest: usize::MAX }
     }
 
+    /// Number of its compiled expressions.
+    pub(super) fn expressions(&self) -> usize {
+        match self {
+            TextSplitter::Simple { .. }
+            | TextSplitter::Path { .. }
+            | TextSplitter::Grams { runs: None, .. } => 0,
+            TextSplitter::Separated(_)
+            | TextSplitter::Matched { .. }
+            | TextSplitter::Grams { runs: Some(_), .. } => 1,
+        }
+    }
+
     /// The division of a tokenizer, and true if its words are in small letters.
     ///
     /// # Errors
@@ -80,14 +92,10 @@ impl TextSplitter {
                 None => return Err(part.refusal("[tokenize_on_chars] has no characters")),
             },
             "path_hierarchy" | "PathHierarchy" => {
-                let delimiter = part.text("delimiter").unwrap_or_else(|| "/".to_owned());
-                let mut letters = delimiter.chars();
-                let (Some(one), None) = (letters.next(), letters.next()) else {
-                    return Err(part.refusal("[delimiter] has to be one character"));
-                };
+                let delimiter = part.letter("delimiter")?.unwrap_or('/');
                 TextSplitter::Path {
-                    delimiter: one,
-                    replacement: part.text("replacement").unwrap_or(delimiter),
+                    delimiter,
+                    replacement: part.letter("replacement")?.unwrap_or(delimiter).to_string(),
                     skipped: part.number("skip", 0)?,
                     is_reverse: part.flag("reverse", false),
                 }
@@ -154,9 +162,10 @@ impl TextSplitter {
     }
 }
 
-/// Words at places of a text, each at the next position. Empty ones are left out.
+/// Words at places of a text, each at the next position. Empty ones are left out, as are those after too
+/// many.
 fn numbered(text: &str, spans: impl Iterator<Item = Range<usize>>) -> impl Iterator<Item = StepWord> {
-    let spans = spans.filter(|span| !span.is_empty()).enumerate();
+    let spans = spans.filter(|span| !span.is_empty()).take(STEPS_WORDS_MAX).enumerate();
     spans.map(move |(position, span)| StepWord {
         text: text[span.clone()].to_owned(),
         span,

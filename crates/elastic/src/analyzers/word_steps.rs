@@ -16,8 +16,8 @@ use crate::normalizer::ascii;
 const BESIDE_MAX: usize = 200_000;
 const BESIDE_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of a word that others are joined to, at most.
-const JOINED_BYTES_MAX: usize = 10_000;
+/// Letters of a word that others are joined to, at most.
+const JOINED_LETTERS_MAX: usize = 10_000;
 
 /// A change of each word by itself.
 #[derive(Debug)]
@@ -198,9 +198,21 @@ pub(super) enum WordStep {
 }
 
 impl WordStep {
+    /// Number of its compiled expressions.
+    pub(super) fn expressions(&self) -> usize {
+        match self {
+            WordStep::Change(WordChange::Replaced { .. }) | WordStep::Protect { pattern: Some(_), .. } => 1,
+            WordStep::Captures { patterns, .. } => patterns.len(),
+            _ => 0,
+        }
+    }
+
     /// The changed words, which stay in the order of their positions.
     pub(super) fn apply(&self, mut words: Vec<StepWord>) -> Vec<StepWord> {
         match self {
+            WordStep::Change(change @ WordChange::Replaced { .. }) => {
+                return each_longer(words, |word| word.text = change.apply(&word.text));
+            }
             WordStep::Change(change) => {
                 words.iter_mut().for_each(|word| word.text = change.apply(&word.text));
             }
@@ -217,11 +229,11 @@ impl WordStep {
                 }
             }
             WordStep::Override(others) => {
-                for word in &mut words {
+                return each_longer(words, |word| {
                     if let Some(other) = others.get(&word.text) {
                         (word.text, word.is_protected) = (other.clone(), true);
                     }
-                }
+                });
             }
             WordStep::Stop { words: listed, ignores_case, keeps } => {
                 words.retain(|word| has(listed, &word.text, *ignores_case) == *keeps);
@@ -254,9 +266,19 @@ impl WordStep {
             }
             WordStep::Captures { patterns, keeps_whole } => {
                 return beside(words, |word, beside| {
-                    for found in patterns.iter().flat_map(|pattern| pattern.captures_iter(&word.text)) {
+                    let found = patterns.iter().flat_map(|pattern| pattern.captures_iter(&word.text));
+                    let mut bytes = 0;
+                    for found in found {
                         let groups = found.iter().skip(1).flatten().filter(|group| !group.is_empty());
-                        beside.extend(groups.map(|group| group.as_str().to_owned()));
+                        // Groups of one word in each other may have all of its letters.
+                        let few = groups.take_while(|group| {
+                            bytes += group.len();
+                            bytes <= word.text.len() + GROWTH_MAX
+                        });
+                        beside.extend(few.map(|group| group.as_str().to_owned()));
+                        if bytes > word.text.len() + GROWTH_MAX {
+                            break;
+                        }
                     }
                     if *keeps_whole && !beside.contains(&word.text) || beside.is_empty() {
                         beside.insert(0, word.text.clone());
@@ -349,6 +371,22 @@ fn has(words: &HashSet<String>, word: &str, ignores_case: bool) -> bool {
     words.contains(word) || ignores_case && words.contains(word.to_lowercase().as_str())
 }
 
+/// Words that are changed one by one, and may become longer. Those after too many bytes are left out.
+fn each_longer(mut words: Vec<StepWord>, mut change: impl FnMut(&mut StepWord)) -> Vec<StepWord> {
+    let mut left: usize = words.iter().map(|word| word.text.len()).sum::<usize>().max(BESIDE_BYTES_MAX);
+    let mut count = 0;
+    while let Some(word) = words.get_mut(count) {
+        change(word);
+        count += 1;
+        match left.checked_sub(word.text.len()) {
+            Some(rest) => left = rest,
+            None => break,
+        }
+    }
+    words.truncate(count);
+    words
+}
+
 /// Words with others at the positions of each. Those after too many are left out.
 fn beside(words: Vec<StepWord>, of_word: impl Fn(&StepWord, &mut Vec<String>)) -> Vec<StepWord> {
     let own_bytes: usize = words.iter().map(|word| word.text.len()).sum();
@@ -403,8 +441,15 @@ fn fingerprint(words: Vec<StepWord>, separator: &str, most: usize) -> Vec<StepWo
     let mut texts: Vec<String> = words.into_iter().map(|word| word.text).collect();
     texts.sort_unstable();
     texts.dedup();
+    let most = most.min(JOINED_LETTERS_MAX);
+    let between = separator.len().saturating_mul(texts.len() - 1);
+    let bytes = texts.iter().map(String::len).sum::<usize>().saturating_add(between);
+    // A letter has four bytes at most.
+    if bytes > 4 * most {
+        return Vec::new();
+    }
     let text = texts.join(separator);
-    if text.chars().count() > most.min(JOINED_BYTES_MAX) {
+    if text.chars().count() > most {
         return Vec::new();
     }
     vec![StepWord { text, span: start..end, position: 0, kind: "fingerprint", is_protected: false }]

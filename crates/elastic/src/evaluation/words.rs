@@ -17,7 +17,11 @@ use crate::text_division::{TextDivision, TextWords};
 
 /// Words of the texts of one document, which are split once for all clauses of a query.
 #[derive(Default)]
-pub(crate) struct SearchedWords(RefCell<HashMap<TextDivision, HashMap<String, Rc<PathWords>>>>);
+pub(crate) struct SearchedWords {
+    by_division: RefCell<HashMap<TextDivision, HashMap<String, Rc<PathWords>>>>,
+    /// Number of the words that analyzers with steps have made.
+    made: Cell<usize>,
+}
 
 impl SearchedWords {
     /// Words of the texts at a source path of the document, always the same one, by their division.
@@ -27,13 +31,21 @@ impl SearchedWords {
         source_path: &str,
         by: &TextDivision,
     ) -> Rc<PathWords> {
-        let mut known = self.0.borrow_mut();
+        let mut known = self.by_division.borrow_mut();
         let by_path = known.entry(by.clone()).or_default();
         if let Some(words) = by_path.get(source_path) {
             return Rc::clone(words);
         }
         let mut texts = Vec::new();
-        each_at(source, source_path, &mut |value| texts.push(by.words(&text_of(value))));
+        let is_made = matches!(by, TextDivision::Steps(_));
+        each_at(source, source_path, &mut |value| {
+            let made = self.made.get();
+            if made < by.words_max() {
+                let words = by.words(&text_of(value));
+                self.made.set(made + if is_made { words.count() } else { 0 });
+                texts.push(words);
+            }
+        });
         let words = Rc::new(PathWords { texts, looks: Cell::new(0), counts: OnceCell::new() });
         by_path.insert(source_path.to_owned(), Rc::clone(&words));
         words
@@ -232,10 +244,10 @@ impl SearchedDocument<'_> {
     }
 }
 
-/// Beginnings and ends of the places where a phrase is in a text. Its words may be moved by up to `slop` places
-/// against each other: a word between counts one, and two words that change places count two. A position of
-/// the text is compared once with each one of the phrase, and stands for one of them. Those of the phrase that
-/// have no word are passed over.
+/// Beginnings and ends of the places where a phrase is in a text. Its words may be moved by up to `slop`
+/// places against each other: a word between counts one, and two words that change places count two. A
+/// position of the text is compared once with each one of the phrase, and stands for one of them. Those of
+/// the phrase that have no word are passed over.
 pub(crate) fn phrases<'w>(
     words: &'w TextWords,
     wanted: &'w TextWords,
@@ -244,8 +256,9 @@ pub(crate) fn phrases<'w>(
 ) -> impl Iterator<Item = (usize, usize)> + 'w {
     let length = wanted.len();
     let slop = slop.min(words.len() + length);
-    // For each word of the phrase, the first place of the text that was not compared, or that fits.
-    let mut next = vec![0; length];
+    // For each word of the phrase, the first place of the text that was not compared, or that fits; and the
+    // last one that does.
+    let mut next = vec![(0, None); length];
     // The last round in which each place was that of a word of the phrase.
     let mut taken = vec![0; if slop > 0 { words.len() } else { 0 }];
     // The least distance of a place of the text from that in the phrase, `length` being none.
@@ -257,18 +270,20 @@ pub(crate) fn phrases<'w>(
         'rounds: loop {
             round += 1;
             let (mut nearest, mut begin, mut end) = (usize::MAX, usize::MAX, 0);
-            for (number, next) in next.iter_mut().enumerate() {
+            for (number, (next, fitting)) in next.iter_mut().enumerate() {
                 if wanted.at(number).is_empty() {
                     continue;
                 }
                 *next = (least + number).saturating_sub(length).max(*next);
                 let is_free = |place: usize| taken.get(place) != Some(&round);
-                while *next < words.len() && !(is_free(*next) && fits(number, words.at(*next))) {
+                let is_at = |place: usize| *fitting == Some(place) || fits(number, words.at(place));
+                while *next < words.len() && !(is_free(*next) && is_at(*next)) {
                     *next += 1;
                 }
                 if *next == words.len() {
                     return None;
                 }
+                *fitting = Some(*next);
                 let distance = *next + length - number;
                 if distance > least + slop {
                     least = distance - slop;
@@ -330,6 +345,17 @@ mod tests {
         check("a x a", "a a", 1, &[(0, 3)]);
         check("a", "a a", 9, &[]);
         check("c b a x", "a b c", 4, &[(0, 3)]);
+
+        // Each word is compared once with each of the phrase, however long one waits for the other.
+        let (words, wanted) = (format!("{}z", "a ".repeat(1_000)), "a z");
+        let (words, wanted) = (TextDivision::Words.words(&words), TextDivision::Words.words(wanted));
+        let compared = Cell::new(0);
+        let fits = |at: usize, words: &[String]| {
+            compared.set(compared.get() + 1);
+            words == wanted.at(at)
+        };
+        assert_eq!(phrases(&words, &wanted, usize::MAX, &fits).count(), 1_000);
+        assert!(compared.get() <= words.len() * wanted.len(), "{} comparisons", compared.get());
     }
 
     #[test]

@@ -107,7 +107,7 @@ const KEPT: &[&str] = &[
     "write.wait_for_active_shards",
 ];
 
-/// Beginnings of the names of others without an effect. Of `analysis`, normalizers have one.
+/// Beginnings of the names of others without an effect. Of `analysis`, normalizers and analyzers have one.
 const KEPT_GROUPS: &[&str] = &[
     "allocation.",
     "analysis.",

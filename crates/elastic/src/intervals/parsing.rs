@@ -6,7 +6,7 @@ use super::{IntervalOrder, IntervalRelation, IntervalSource, check_number};
 use crate::Error;
 use crate::query::text_of;
 use crate::query_scope::ParseScope;
-use crate::query_terms::FuzzyTerms;
+use crate::query_terms::{FuzzyTerms, check_wildcard};
 use crate::regexp_signs::RegexpSigns;
 
 /// Members of each kind of source.
@@ -80,7 +80,11 @@ impl IntervalSource {
                 gaps_max: gaps_of(members)?,
             },
             "prefix" => IntervalSource::Prefix(text("prefix")?),
-            "wildcard" => IntervalSource::Wildcard(text("pattern")?),
+            "wildcard" => {
+                let pattern = text("pattern")?;
+                check_wildcard(&pattern)?;
+                IntervalSource::Wildcard(pattern)
+            }
             "regexp" => {
                 let ignores_case = is_set("case_insensitive");
                 IntervalSource::Regexp(scope.pattern(&text("pattern")?, RegexpSigns::ALL, ignores_case)?)

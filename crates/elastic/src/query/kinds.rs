@@ -16,7 +16,7 @@ use crate::query_functions::FunctionQuery;
 use crate::query_members;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
-use crate::query_terms::{FuzzyTerms, TermCase, check_wildcard, check_words};
+use crate::query_terms::{FuzzyTerms, TermCase, check_name, check_wildcard, check_words};
 use crate::query_text::{self, BoostedField, FieldsKind};
 use crate::regexp_signs::RegexpSigns;
 
@@ -229,7 +229,11 @@ fn match_options(members: &Map<String, Value>) -> Result<MatchOptions, Error> {
             "minimum_should_match" => options.minimum = Some(MinimumMatch::parse(&text_of(value))?),
             "fuzziness" => options.fuzziness = Some(FuzzyTerms::parse(Some(value))?),
             "lenient" => options.is_lenient = *value == Value::Bool(true),
-            "analyzer" => options.analyzer = Some(text_of(value)),
+            "analyzer" => {
+                let named = text_of(value);
+                check_name(&named)?;
+                options.analyzer = Some(named);
+            }
             "zero_terms_query" => {
                 options.matches_without_words = match text_of(value).to_ascii_lowercase().as_str() {
                     "all" => true,
@@ -299,14 +303,14 @@ fn multi_match(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
         return Ok(of_text(&text, &options));
     }
     // Each word may stand in another field.
-    let single = MatchOptions { minimum: None, ..options.clone() };
-    let words: Vec<SearchQuery> =
-        words_of(&text_of(&text)).into_iter().map(|word| of_text(&word.into(), &single)).collect();
+    let words = words_of(&text_of(&text));
     if words.is_empty() {
         return Ok(if options.matches_without_words { SearchQuery::All } else { SearchQuery::None });
     }
+    let single = MatchOptions { minimum: None, ..options.clone() };
+    let words: Vec<SearchQuery> = words.into_iter().map(|word| of_text(&word.into(), &single)).collect();
     Ok(SearchQuery::Bool(match options.needs_all && options.minimum.is_none() {
-        true => BoolQuery { must: words, ..BoolQuery::default() },
+        true => BoolQuery { must: words, ..BoolQuery::default() }.without_left_out(),
         false => BoolQuery { should: words, minimum: options.minimum, ..BoolQuery::default() },
     }))
 }

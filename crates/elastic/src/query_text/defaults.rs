@@ -8,7 +8,7 @@ use crate::dates::zone_of;
 use crate::fields::names_of;
 use crate::minimum_match::MinimumMatch;
 use crate::query::{MatchOptions, SearchQuery, text_of};
-use crate::query_terms::FuzzyTerms;
+use crate::query_terms::{FuzzyTerms, check_name};
 
 /// A field with the factor of its scores, as in `title^2`.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,8 +21,9 @@ impl BoostedField {
     /// Parses the text of a field.
     ///
     /// # Errors
-    /// No number after `^`, or a negative one.
+    /// No number after `^`, or a negative one; the name is too long.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        check_name(text)?;
         let Some((name, boost)) = text.split_once('^') else {
             return Ok(BoostedField { name: text.to_owned(), boost: 1.0 });
         };
@@ -136,6 +137,11 @@ impl TextDefaults {
                 Err(Error::IllegalArgument(format!("[{name}] must be a number that is not negative")))
             }
         };
+        let analyzer = |name: &str| -> Result<Option<String>, Error> {
+            let named = text(name);
+            named.as_deref().map_or(Ok(()), check_name)?;
+            Ok(named)
+        };
         let is = |name: &str, value: bool| members.get(name) == Some(&Value::Bool(value));
         let zone = |name: String| {
             zone_of(&name).ok_or_else(|| Error::IllegalArgument(format!("Unknown time-zone ID: {name}")))
@@ -149,8 +155,8 @@ impl TextDefaults {
             fields: fields.iter().map(|field| BoostedField::parse(field)).collect::<Result<_, _>>()?,
             needs_all: text("default_operator").is_some_and(|name| name.eq_ignore_ascii_case("and")),
             is_lenient: is("lenient", true),
-            analyzer: text("analyzer"),
-            quote_analyzer: text("quote_analyzer"),
+            analyzer: analyzer("analyzer")?,
+            quote_analyzer: analyzer("quote_analyzer")?,
             phrase_slop: count("phrase_slop")?.unwrap_or(0),
             zone: text("time_zone").map(zone).transpose()?,
             fuzziness: members.get("fuzziness").map(|value| FuzzyTerms::parse(Some(value))).transpose()?,

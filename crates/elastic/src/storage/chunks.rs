@@ -15,8 +15,8 @@ use super::{ELASTIC_TYPE, StorageGroup};
 use crate::Error;
 use crate::source_text::SourceText;
 
-/// Time for the owner of a group to say who has its documents. Without an answer they are read one by one, for
-/// which it is asked again.
+/// Time for the owner of a group to say who has its documents. Without an answer they are read one by one,
+/// for which it is asked again.
 const ASKING_TIME: Duration = Duration::from_secs(2);
 
 /// Chunks of a group as they are now.

@@ -126,6 +126,11 @@ fn parts_of_analyzers_make_their_words() {
         (json!({ "analyzer": "german" }), "H\u{e4}user", "haus@0"),
         (json!({ "analyzer": "stop" }), "The 2 Foxes", "foxes@1"),
         (json!({ "analyzer": "pattern" }), "A-b_c", "a@0 b_c@1"),
+        (
+            json!({ "tokenizer": "whitespace", "filter": [{ "type": "stop", "stopwords_path": "own.txt" }] }),
+            "the fox",
+            "the@0 fox@1",
+        ),
     ] {
         let mut asked = body.clone();
         asked["text"] = text.into();
@@ -188,12 +193,26 @@ fn searches_compare_texts_as_the_analyzers_of_settings_do() {
     ] {
         service.get(&format!("PUT /a/_doc/{id}"), &document.to_string());
     }
+    let typed = |text: &str| json!({ "query_string": { "query": text, "default_field": "stopped", "default_operator": "and" } });
+    let cross = |text: &str| {
+        json!({ "multi_match": {
+            "query": text, "fields": ["stopped", "html"], "type": "cross_fields", "operator": "and",
+        } })
+    };
     for (query, expected) in [
         (json!({ "match_phrase": { "stopped": "quick or brown" } }), "1"),
         (json!({ "match_phrase": { "stopped": "the quick brown" } }), "2"),
         (json!({ "match_phrase": { "stopped": { "query": "quick fox", "slop": 2 } } }), "1"),
         (json!({ "match": { "stopped": { "query": "the fox", "operator": "and" } } }), "1"),
         (json!({ "match": { "stopped": "the" } }), ""),
+        (typed("the fox"), "1"),
+        (typed("fox the (and brown)"), "1"),
+        (typed("the and"), ""),
+        (json!({ "query_string": { "query": "the OR cat", "default_field": "stopped" } }), ""),
+        (json!({ "simple_query_string": { "query": "the + fox", "fields": ["stopped"] } }), "1"),
+        (cross("the fox"), "1"),
+        (cross("the cat"), ""),
+        (cross("the"), ""),
         (json!({ "match": { "auto": "elast" } }), "1"),
         (json!({ "match": { "auto": "last" } }), "2"),
         (json!({ "match": { "auto": { "query": "last", "analyzer": "auto" } } }), "2"),
@@ -286,8 +305,19 @@ fn definitions_that_are_malformed_are_refused() {
     let service = TestService::open(&directory);
     let analyzers = (0..201).map(|at| (format!("a{at}"), json!({ "type": "stop" })));
     let many: Value = Value::Object(analyzers.collect());
+    let costly = json!({ "tokenizer": "keyword", "filter": vec!["drop"; 50] });
+    let costly = json!({ "a": costly, "b": costly, "c": costly });
     for (analysis, expected) in [
         (json!({ "analyzer": many }), "defines 201 analyzers, and may define 200"),
+        (
+            json!({ "analyzer": costly, "filter": { "drop": { "type": "pattern_replace", "pattern": "x" } } }),
+            "and may have 33554432: each expression counts 262144",
+        ),
+        (
+            json!({ "analyzer": { "x": { "tokenizer": "p" } },
+                "tokenizer": { "p": { "type": "path_hierarchy", "replacement": "--" } } }),
+            "[replacement] is [--], and has to be one character",
+        ),
         (json!({ "analyzer": { "x": { "type": "what" } } }), "Unknown analyzer type [what] for [x]"),
         (
             json!({ "analyzer": { "x": { "type": "custom" } } }),
@@ -336,11 +366,17 @@ fn filters_that_multiply_words_are_bounded() {
     let service = TestService::open(&directory);
     // Each would double the words of the one before: without a bound this test would not end.
     let twice = vec!["keyword_repeat"; 50];
+    let rule = format!("a => {}", "x".repeat(40_000));
     let analysis = json!({ "analyzer": {
         "many": { "tokenizer": "keyword", "filter": twice },
         "long": { "tokenizer": "keyword", "filter": ["longer", "longer", "longer", "longer"] },
-    }, "filter": { "longer": { "type": "pattern_replace", "pattern": "(.+)", "replacement": "$1$1$1$1$1$1$1$1" } } });
+        "other": { "tokenizer": "whitespace", "filter": ["other"] },
+    }, "filter": {
+        "longer": { "type": "pattern_replace", "pattern": "(.+)", "replacement": "$1$1$1$1$1$1$1$1" },
+        "other": { "type": "stemmer_override", "rules": [rule] },
+    } });
     let fields = json!({
+        "other": { "type": "text", "analyzer": "other" },
         "many": { "type": "text", "analyzer": "many", "search_analyzer": "keyword" },
         "long": { "type": "text", "analyzer": "long", "search_analyzer": "keyword" },
     });
@@ -350,6 +386,23 @@ fn filters_that_multiply_words_are_bounded() {
     assert_eq!(found(&service, &json!({ "match": { "many": "a" } })), "1");
     // 512,000 letters, which would be four millions after the last step.
     assert_eq!(found(&service, &json!({ "prefix": { "long": "b" } })), "1");
+    // 16 MB have the first 420 words of the one text, and all of the other.
+    for (id, count) in [("2", 1_000), ("3", 400)] {
+        service.get(&format!("PUT /a/_doc/{id}"), &json!({ "other": "a ".repeat(count) + "z" }).to_string());
+    }
+    assert_eq!(found(&service, &json!({ "term": { "other": "z" } })), "3");
+    // Each of the groups has the whole word.
+    let nested = format!("{}.*{}", "(".repeat(100), ")".repeat(100));
+    let body = json!({ "text": "b".repeat(100_000), "tokenizer": "keyword",
+        "filter": [{ "type": "pattern_capture", "patterns": [nested] }] });
+    let tokens = service.get("POST /_analyze", &body.to_string());
+    assert_eq!(tokens["tokens"].as_array().map(Vec::len), Some(11), "1 MB beside the word");
+    // The first filter replaces 500,000 letters, and the second one has none left.
+    let swap =
+        |from: &str, to: &str| json!({ "type": "pattern_replace", "pattern": from, "replacement": to });
+    let body = json!({ "text": "b".repeat(500_000) + " b", "tokenizer": "whitespace",
+        "char_filter": [swap("b", "c"), swap("b", "d"), swap("c", "e")], "filter": ["truncate"] });
+    assert_eq!(words(&service.get("POST /_analyze", &body.to_string())), "cccccccccc@0 b@1");
     let too_many = json!({ "analyzer": { "x": { "tokenizer": "keyword", "filter": vec!["trim"; 51] } } });
     let (status, answer) =
         service.ask("PUT /b", &json!({ "settings": { "analysis": too_many } }).to_string());

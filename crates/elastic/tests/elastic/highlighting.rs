@@ -151,6 +151,8 @@ fn malformed_highlighting_is_refused() {
         json!({ "fields": 3 }),
         json!({ "fields": { "title": 1 } }),
         json!({ "what": 1, "fields": {} }),
+        json!({ "pre_tags": ["x".repeat(1_001)], "fields": {} }),
+        json!({ "fields": vec![json!({ "title": {} }); 1_001] }),
         json!({ "fields": { "title": { "matched_fields": ["a"] } } }),
         json!({ "fields": { "title": { "fragment_size": -1 } } }),
         json!({ "fields": { "title": { "highlight_query": { "what": {} } } } }),

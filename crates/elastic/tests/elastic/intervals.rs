@@ -119,6 +119,7 @@ fn malformed_intervals_are_refused() {
         (json!({ "t": { "match": { "query": "x", "mode": "any" } } }), "[mode] of [intervals] is [any]"),
         (json!({ "t": { "match": { "query": "x", "max_gaps": -2 } } }), "[max_gaps]"),
         (json!({ "t": { "match": { "query": "x", "analyzer": "none" } } }), "analyzer [none] not found"),
+        (json!({ "t": { "wildcard": { "pattern": "a".repeat(1_001) } } }), "The length of wildcard [1001]"),
         (json!({ "t": { "all_of": { "intervals": [] } } }), "needs an array [intervals]"),
         (json!({ "t": { "all_of": { "intervals": many } } }), "may combine 1024"),
         (json!({ "t": { "match": { "query": "x ".repeat(1_025) } } }), "may combine 1024"),

@@ -193,8 +193,7 @@ fn hits_are_chosen_by_columns_as_they_are_written() {
     let service = TestService::open(&directory);
     service.get("PUT /_index_template/logs", &template(json!({ "index.partition.documents": 90 })));
     let events = |first: u64| -> Vec<Value> {
-        // Times go backwards, and each level comes many times. A scroll has no room for all of them at a
-        // time.
+        // Times go backwards, and each level comes many times. A scroll has no room for all of them at once.
         let numbers = first..first + 100;
         let event = |n: u64| {
             let (level, pad) = (LEVELS[(n % 4) as usize], "x".repeat(15_000));

@@ -282,6 +282,17 @@ fn values_that_a_query_cannot_have_are_refused() {
             "400 Fuzziness not allowed for type [phrase]",
         ),
         (json!({ "multi_match": { "query": "fxo", "fields": ["t"], "fuzziness": 1 } }), "1"),
+        (
+            json!({ "match": { "t": { "query": "a", "analyzer": "a".repeat(1_001) } } }),
+            "400 a name in a query for words has 1001 bytes",
+        ),
+        (
+            json!({ "multi_match": { "query": "a".repeat(100_000), "fields": vec!["t"; 200] } }),
+            "400 has 100000 bytes and 200 fields",
+        ),
     ];
     check(&service, &queries);
+    let body = json!({ "fields": vec!["t"; 1_001] });
+    let (status, answer) = service.ask("POST /a/_search", &body.to_string());
+    assert!(status == 400 && answer.to_string().contains("[fields] may have 1000 names"), "{answer}");
 }

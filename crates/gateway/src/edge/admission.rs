@@ -18,8 +18,8 @@ use crate::page;
 use crate::quota::CallerTurn;
 
 impl RequestGuard {
-    /// Takes the person out of the path, if the path names one, and puts the own path of a handler in place of
-    /// one that the application binds it to. All later checks see the result.
+    /// Takes the person out of the path, if the path names one, and puts the own path of a handler in place
+    /// of one that the application binds it to. All later checks see the result.
     pub(crate) fn resolve<B>(&self, request: &mut Request<B>) {
         person::take_out(request);
         if bound::is_free(request.uri().path())

@@ -48,7 +48,8 @@ impl IndexesInner {
     /// Reads a bucket for all indexes.
     ///
     /// # Errors
-    /// The bucket cannot be read, or the first error of an index, which it notes; others read it all the same.
+    /// The bucket cannot be read, or the first error of an index, which it notes; others read it all the
+    /// same.
     fn reread_bucket(&self, bucket: BucketId) -> Result<(), Error> {
         let mut reread = Ok(());
         // A deferred index reads everything once it is wanted.
