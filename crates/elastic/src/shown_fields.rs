@@ -94,7 +94,7 @@ fn has_parts(value: &mut Value) -> bool {
 }
 
 /// A field of an index that is shown.
-struct ShownField<'m> {
+struct MappedField<'m> {
     path: String,
     /// Path of its values in documents.
     source_path: String,
@@ -108,7 +108,7 @@ struct ShownField<'m> {
 fn each<'m>(
     asked: &'m [AskedField],
     mappings: &'m Map<String, Value>,
-) -> impl Iterator<Item = ShownField<'m>> {
+) -> impl Iterator<Item = MappedField<'m>> {
     asked.iter().flat_map(move |(pattern, format)| {
         let paths: Vec<String> = match pattern.contains('*') {
             true => {
@@ -128,12 +128,12 @@ fn each<'m>(
                     && around.is_some_and(|(definition, _)| type_of(definition) == "nested")
             });
             let nested = ends.collect();
-            Some(ShownField { path, source_path, definition, format: format.as_deref(), nested })
+            Some(MappedField { path, source_path, definition, format: format.as_deref(), nested })
         })
     })
 }
 
-impl ShownField<'_> {
+impl MappedField<'_> {
     /// Adds the values in a document, or in the nested object in which the path goes on at `from`.
     fn add(&self, document: &Map<String, Value>, from: usize, shown: &mut Map<String, Value>) {
         let Some(end) = self.nested.iter().find(|end| **end > from) else {

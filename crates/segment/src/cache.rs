@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millrace_column::{AlignedBuffer, Column};
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 
 use crate::Error;
@@ -97,7 +97,7 @@ impl SegmentCache {
     /// The first damage that was found in each segment, by its number; of 64 segments at most. Segments that
     /// are not used any more count as well.
     pub fn damage(&self) -> BTreeMap<u64, String> {
-        self.noted().clone()
+        self.damage.lock().clone()
     }
 
     /// Notes an error of a segment, if it is damage.
@@ -105,15 +105,10 @@ impl SegmentCache {
         if !matches!(error, Error::Corrupt { .. }) {
             return;
         }
-        let mut noted = self.noted();
+        let mut noted = self.damage.lock();
         if noted.len() < DAMAGED_MAX {
             noted.entry(segment).or_insert_with(|| error.to_string());
         }
-    }
-
-    fn noted(&self) -> MutexGuard<'_, BTreeMap<u64, String>> {
-        // A map of texts is whole whenever its lock is free.
-        self.damage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn get(&self, key: &CacheKey) -> Option<CacheEntry> {

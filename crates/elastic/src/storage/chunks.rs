@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_access::{Permit, WantedGroups};
 use millrace_column::{BytesColumn, ChunkIdentity, Column, ColumnKey, View, ViewChunk};
@@ -40,8 +40,7 @@ impl GroupChunks {
         };
         let buckets = cluster.buckets_of(&groups[0])?;
         let [bucket] = buckets.as_slice() else { return Ok(None) };
-        let until = Instant::now() + ASKING_TIME;
-        let own = || wait_for(node, own_bucket(node, &groups[0], *bucket, until));
+        let own = || wait_for(node, own_bucket(node, &groups[0], *bucket, ASKING_TIME));
         let Some(fence) = pool::wait_without_place(own)?? else { return Ok(None) };
         let view = store.view(ELASTIC_TYPE, &ViewScope::GroupsIn(groups.clone(), buckets.clone()))?;
         // What is in the view stays there, wherever the documents move from now on.

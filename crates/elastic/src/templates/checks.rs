@@ -324,7 +324,7 @@ mod tests {
         let mappings = json!({
             "_source": { "excludes": ["secret"] },
             "dynamic_templates": [{ "d": { "match": "x*", "mapping": { "type": "text", "analyzer": "english" } } },
-                { "h": { "match": "*", "mapping": { "type": "histogram" } } }, { "two": {}, "names": {} }],
+                { "h": { "match": "*", "mapping": { "type": "completion" } } }, { "two": {}, "names": {} }],
             "properties": { "k": { "type": "keyword", "normalizer": "none", "copy_to": "nowhere", "meta": 1 } },
         });
         let template = |pattern: &str, mode: &str| {

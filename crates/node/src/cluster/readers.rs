@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::slice::from_ref;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{ClusterVersion, NodeKey};
@@ -111,7 +111,7 @@ pub(super) async fn full_readers(
 }
 
 /// Condition under which a view of this node's own store has all documents of a group in one of its buckets;
-/// `None`: others have them, or no node is known now that does. It is checked once the view is there.
+/// `None`: others have them, or no node is known to do within the time. It is checked once the view is there.
 ///
 /// # Errors
 /// Another node fails, or this one has no part in its cluster yet.
@@ -119,13 +119,14 @@ pub async fn own_bucket(
     node: &Arc<Node>,
     group: &DocumentGroup,
     bucket: BucketId,
-    until: Instant,
+    within: Duration,
 ) -> Result<Option<ReadFence>, Error> {
     let Some(cluster) = node.cluster().view()? else { return Ok(None) };
     // Its owner need not be asked then.
     if !cluster.holds(bucket) {
         return Ok(None);
     }
+    let until = Instant::now() + within;
     let found = match full_readers(node, cluster, group, bucket, until).await {
         Err(Error::Unsettled(_) | Error::Unreachable { .. }) => None,
         found => found?,
