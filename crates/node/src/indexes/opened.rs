@@ -82,12 +82,11 @@ struct ReadPosition {
 type NextRead = (Arc<str>, ReadPosition);
 
 impl OpenedIndex {
-    /// Opens the copy of an index below a directory. One that cannot be read, is unfinished, or is older than
-    /// removals are remembered is built again. `late`: rows from that time on may have come since it was
-    /// written.
+    /// Opens the copy of an index below a directory. One that is damaged, unfinished, or older than removals
+    /// are remembered is built again. `late`: rows from that time on may have come since it was written.
     ///
     /// # Errors
-    /// What is there cannot be removed; a file cannot be written.
+    /// A file cannot be read or written; what is there cannot be removed. The files stay.
     pub fn open(
         definition: &Arc<IndexDefinition>,
         place: &IndexPlace,
@@ -106,6 +105,7 @@ impl OpenedIndex {
         let is_usable = |copy: &IndexCopy| copy.status().built && complete_from(copy, late) >= remembered;
         let copy = match opened {
             Ok(copy) if is_usable(&copy) => copy,
+            Err(error) if !error.is_damage() => return Err(error),
             outcome => {
                 if let Err(error) = &outcome {
                     tracing::error!(%error, index = definition.name(), "an index is built again");

@@ -461,7 +461,7 @@ fn changes_before_the_indexes_are_open_are_noted() {
     let follower = Arc::new(FollowerSwitch::new(store.clone()));
     let indexes = NodeIndexes::new(directory.path(), &follower, Arc::new(RealDisk));
     move_bucket(&source.store, &store, bucket(0));
-    drop(indexes);
+    drop((indexes, follower));
     store.close();
     let again = IndexedStore::open(directory);
     again.check(documents(&source.store, bucket(0)), "a bucket arrived early");
