@@ -257,9 +257,10 @@ impl TailLogFile {
         let end = markers.iter().map(|(end, _)| *end).min().unwrap_or(u64::MAX);
         bytes.truncate(usize::try_from(end).unwrap_or(usize::MAX));
         let mut verdict = judge(&bytes);
-        if verdict.end.bytes == 0 && self.directory.join(BEGUN).exists() {
+        let is_damaged = matches!(verdict.rest, LogTailState::Damaged(_));
+        if verdict.end.bytes == 0 && !is_damaged && self.directory.join(BEGUN).exists() {
             verdict.rest = LogTailState::Damaged(
-                "the log has no whole batch, and had one from its beginning: it was cut",
+                "the log has no whole batch, and had one from its beginning: it is damaged there, or was cut",
             );
         }
         Ok((verdict, bytes))
