@@ -1,7 +1,5 @@
 //! Values of fields beside the source of a hit, in the types of their fields: `fields` and `docvalue_fields`.
 
-use std::cmp::Ordering;
-
 use serde_json::{Map, Value, json};
 
 use crate::Error;
@@ -50,7 +48,8 @@ pub(crate) fn doc_values(
         let mut values = field.values(document, 0);
         values.sort_by(|(left, _), (right, _)| match (left, right) {
             (Some(left), Some(right)) => left.compare(right, false),
-            _ => Ordering::Equal,
+            // Those without a place in the order come last.
+            _ => left.is_none().cmp(&right.is_none()),
         });
         if matches!(kind, FieldValueKind::Keyword | FieldValueKind::Ip | FieldValueKind::Version) {
             values.dedup();

@@ -56,7 +56,7 @@ pub(super) enum CharacterStep {
     Html { kept: Vec<String> },
     /// Texts become others.
     Mapped { keys: Regex, by: HashMap<String, String> },
-    /// What matches an expression becomes a text.
+    /// Replacement of matches of an expression by a text.
     Replaced { pattern: Regex, replacement: String },
 }
 

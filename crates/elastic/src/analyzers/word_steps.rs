@@ -28,7 +28,7 @@ pub(super) enum WordChange {
     Ascii,
     Trim,
     Reversed,
-    /// What follows an apostrophe is dropped.
+    /// Removal of an apostrophe and of what follows it.
     Apostrophe,
     /// `'s` at the end is dropped, and with `has_dots` the dots of an acronym.
     Possessive {
@@ -40,7 +40,7 @@ pub(super) enum WordChange {
     Width,
     /// Letters after a number of them are dropped.
     Cut(usize),
-    /// What follows a text is dropped.
+    /// Removal of a text in a word, and of the letters after it.
     CutAt(String),
     /// An article before an apostrophe is dropped.
     Elision {
@@ -169,7 +169,7 @@ pub(super) enum WordStep {
     },
     /// Other words stand in the place of one.
     Synonyms(HashMap<String, Vec<String>>),
-    /// What groups of expressions find in a word stands beside it, or in its place.
+    /// Parts of a word that groups of expressions find, beside it or in its place.
     Captures {
         patterns: Vec<Regex>,
         keeps_whole: bool,

@@ -273,7 +273,7 @@ fn values_are_converted_unless_the_mapping_says_otherwise() {
     }
 }
 
-/// What a field is copied to is a field like others, and stays in the nested object around both.
+/// A target of copies is a field like others, and stays in the nested object around both.
 #[test]
 fn values_are_copied_to_new_fields_and_in_nested_objects() {
     let text = |target: &Value| json!({ "type": "text", "copy_to": target });

@@ -5,7 +5,7 @@ use hyper::{Request, Uri};
 use millrace_schema::HandlerBinding;
 
 /// First parts of the node's own paths, which no application binds. Below those of persons, a path that names
-/// nobody must not become one for all groups.
+/// no one must not become one for all groups.
 const OWN: [&str; 17] = [
     "/person",
     "/person-number",

@@ -1,7 +1,6 @@
 //! A disk that is full while an index is made, built and fed: documents are served, the state of the index
 //! says what is wrong, and all goes on by itself once there is room.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,13 +13,7 @@ use millrace_schema::Application;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-const SERVICES: &str = "<services version='1.0'>
-  <container id='default' version='1.0'><search/><document-api/></container>
-  <content id='notes' version='1.0'>
-    <min-redundancy>1</min-redundancy>
-    <documents><document type='note' mode='streaming'/></documents>
-  </content>
-</services>";
+use crate::support::applications::{self, SERVICES};
 
 const INDEX: &str =
     "<index-service><index name='by-title' document='note'><key field='title'/></index></index-service>
@@ -46,9 +39,7 @@ struct FaultyServer {
 }
 
 fn application(services: &str) -> Application {
-    let files = [("services.xml", services), ("schemas/note.sd", NOTE)];
-    let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
-    Application::from_files(BTreeMap::from(files)).expect("an application")
+    applications::application(NOTE, &[("services.xml", services)])
 }
 
 impl FaultyServer {

@@ -177,7 +177,7 @@ impl NodeCopies {
         }
     }
 
-    /// True if the table is to be looked at again: a copy waits for its definition, or can be made anew, or
+    /// True if the table is to be looked at again: a copy waits for its definition, or can be made again, or
     /// files could not be removed.
     pub fn waits(&self) -> bool {
         !self.is_tidy || self.copies.values().any(|copy| matches!(copy.stage, CopyStage::Unknown))
