@@ -125,8 +125,8 @@ fn write_once(
                 outcomes.extend(prepared.refused.into_iter().map(|(at, error)| (at, Err(error))));
                 let nodes = storage::nodes_of(&service.node, share.hold.group()).unwrap_or_default();
                 let bytes = share.load(placed).bytes;
-                let (under_way, outcome) = service.loads.begin(&nodes, bytes);
-                added.push((prepared.added, under_way));
+                let (in_flight, outcome) = service.loads.begin(&nodes, bytes);
+                added.push((prepared.added, in_flight));
                 unsettled.push(outcome);
                 results.push(prepared.results);
                 sent.push(share);

@@ -122,7 +122,7 @@ pub(crate) struct LogPartition {
     /// True if it takes no more documents; changed with the state.
     is_closed: AtomicBool,
     state: Mutex<PartitionState>,
-    /// Signalled when the last write under way has ended, or the partition was opened again.
+    /// Signalled when the last write in flight has ended, or the partition was opened again.
     is_idle: Condvar,
 }
 
@@ -131,13 +131,13 @@ struct PartitionState {
     entry: PartitionEntry,
     /// Documents that it has, or that are on their way.
     held: PartitionLoad,
-    /// Writes under way.
+    /// Writes in flight.
     writers: usize,
     /// True if there may be no more partitions, so that it is not closed.
     grows_on: bool,
 }
 
-/// Write under way, for which the drop of its partition waits.
+/// Write in flight, for which the drop of its partition waits.
 #[derive(Debug)]
 pub(crate) struct PartitionHold {
     partition: Arc<LogPartition>,

@@ -186,7 +186,7 @@ impl ScrollState {
         let is_placed = is_placed && request.boosts.is_empty() && !indexes.iter().any(is_hidden);
         let seq_nos =
             || -> Vec<i64> { indexes.iter().map(|index| seq_no_end(service, index, is_placed)).collect() };
-        // Writes that are under way are waited for, if the order is not that of the store.
+        // Writes that are in flight are waited for, if the order is not that of the store.
         let seq_nos_end = if is_placed { seq_nos() } else { pool::wait_without_place(seq_nos) };
         let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(service, &request, None) };
         // Logs are counted by their columns, and not with the documents of the page, if they have to be read
@@ -355,7 +355,7 @@ impl ScrollState {
 /// ones that a new owner gives are, and clocks differ.
 const AHEAD_US: i64 = 10_000_000;
 
-/// Sequence number of the first write after the beginning of a scroll. A document whose change is under way
+/// Sequence number of the first write after the beginning of a scroll. A document whose change is in flight
 /// would come twice in an order by its values: before and after the change.
 fn seq_no_end(service: &ElasticService, index: &OpenIndex, is_placed: bool) -> i64 {
     match index.typed {

@@ -206,7 +206,7 @@ pub(crate) fn read_deadline() -> Instant {
     Instant::now() + READ_TIMEOUT
 }
 
-/// Write under way.
+/// Write in flight.
 type CommitReceiver = Receiver<Result<CommittedWrite, ClusterError>>;
 
 /// Writes documents of a client together, and waits until all are durable or refused; the outcomes have

@@ -73,7 +73,7 @@ struct FedBucket {
     disorder: Option<Timestamp>,
     /// Number of the disturbances of the source with its last one.
     disturbed: u64,
-    changes_under_way: usize,
+    changes_in_flight: usize,
 }
 
 impl FedBucket {
@@ -85,7 +85,7 @@ impl FedBucket {
     /// may be in flight still.
     fn is_closed(&self, looked: LookBeginning) -> bool {
         self.standing == Some(BucketStanding::Settled)
-            && self.changes_under_way == 0
+            && self.changes_in_flight == 0
             && self.disturbed <= looked.disturbances
     }
 }
@@ -153,7 +153,7 @@ impl<B: Clone> IndexFeedSource<B> {
         }
         // Buckets without a time or a change would stay for as long as the process runs.
         self.buckets
-            .retain(|_, fed| fed.standing.is_some() || fed.disorder.is_some() || fed.changes_under_way > 0);
+            .retain(|_, fed| fed.standing.is_some() || fed.disorder.is_some() || fed.changes_in_flight > 0);
         for (bucket, standing) in owned {
             self.buckets.entry(*bucket).or_default().standing = Some(*standing);
             if *standing == BucketStanding::Incomplete {
@@ -177,7 +177,7 @@ impl<B: Clone> IndexFeedSource<B> {
         let is_incomplete = self
             .buckets
             .get(&bucket)
-            .is_some_and(|fed| fed.standing.is_some() && !(fed.is_whole() && fed.changes_under_way == 0));
+            .is_some_and(|fed| fed.standing.is_some() && !(fed.is_whole() && fed.changes_in_flight == 0));
         match is_incomplete {
             true => self.incomplete.insert(bucket),
             false => self.incomplete.remove(&bucket),
@@ -265,7 +265,7 @@ impl<B: Clone> IndexFeedSource<B> {
     pub fn changing(&mut self, buckets: &[BucketId], now: Timestamp) {
         for bucket in buckets {
             self.disturb(*bucket, now);
-            self.buckets.entry(*bucket).or_default().changes_under_way += 1;
+            self.buckets.entry(*bucket).or_default().changes_in_flight += 1;
             self.note_completeness(*bucket);
             self.sessions.values_mut().for_each(|session| session.void_reads(*bucket));
         }
@@ -276,7 +276,7 @@ impl<B: Clone> IndexFeedSource<B> {
         for bucket in buckets {
             self.disturb(*bucket, now);
             let fed = self.buckets.entry(*bucket).or_default();
-            fed.changes_under_way = fed.changes_under_way.saturating_sub(1);
+            fed.changes_in_flight = fed.changes_in_flight.saturating_sub(1);
             for session in self.sessions.values_mut() {
                 session.void_reads(*bucket);
                 if session.followed.contains_key(bucket) {
@@ -365,7 +365,7 @@ impl<B: Clone> IndexFeedSource<B> {
     /// Notes that the store is about to be read for a follower; `false` if it need not be. While segments
     /// arrive a page would not count: the follower asks again when they have.
     pub fn begin_read(&mut self, follower: NodeKey, read: FeedRead) -> bool {
-        let is_changing = self.buckets.get(&read.bucket).is_some_and(|bucket| bucket.changes_under_way > 0);
+        let is_changing = self.buckets.get(&read.bucket).is_some_and(|bucket| bucket.changes_in_flight > 0);
         let session = self.session_of(follower, read.session).filter(|_| !is_changing);
         session.is_some_and(|session| session.begin_read(read))
     }

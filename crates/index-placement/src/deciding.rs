@@ -90,7 +90,7 @@ impl PlacementDraft<'_> {
         }
     }
 
-    /// Positions of the copies of declared indexes, with what is under way at its target.
+    /// Positions of the copies of declared indexes, with what is in progress at its target.
     pub fn grid(&self, filling: &BTreeSet<NodeKey>) -> PlacementGrid {
         let nodes = self.nodes.values().filter(|node| node.standing() != NodeStanding::Down);
         let nodes =
@@ -192,7 +192,7 @@ impl PlacementDraft<'_> {
         intents.collect()
     }
 
-    /// Notes the number of moves that are under way or still to begin.
+    /// Notes the number of moves that are in progress or still to begin.
     fn count_moves(&mut self, intents: &[CopyIntent]) {
         let under_way = self.table.all_copies().filter(|(_, copy)| copy.replacing().is_some()).count();
         let to_begin = intents.iter().filter(|intent| intent.replacing.is_some()).count();

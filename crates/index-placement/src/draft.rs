@@ -217,7 +217,7 @@ impl<'a> PlacementDraft<'a> {
             .count()
     }
 
-    /// Copies that a slice has when everything that is under way has ended.
+    /// Copies that a slice has when everything that is in flight has ended.
     pub fn planned<'c>(&'c self, copies: &'c [PlacedCopy]) -> impl Iterator<Item = &'c PlacedCopy> {
         copies.iter().filter(|copy| {
             let standing = self.standing(copy.node);

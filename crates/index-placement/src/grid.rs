@@ -6,7 +6,7 @@ use crate::groups::GroupShares;
 use crate::node::NodeStanding;
 use crate::{CopyId, SliceId};
 
-/// Copies by slices and nodes, as they are when all that is under way has ended. Nodes and slices are known
+/// Copies by slices and nodes, as they are when all that is in flight has ended. Nodes and slices are known
 /// by their positions in these lists.
 pub(crate) struct PlacementGrid {
     pub nodes: Vec<GridNode>,

@@ -4,13 +4,13 @@ use crate::{CopyId, PlacedCopy, PlacementSituation, PlacementTable};
 /// Work that is left of a rebalance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RebalanceLeft {
-    /// Number of moves that are under way or still to begin.
+    /// Number of moves that are in progress or still to begin.
     pub moves: u64,
     /// Bytes that are still to arrive, as far as nodes have reported sizes.
     pub bytes: u64,
 }
 
-/// The work that is left of the rebalance under way; nothing if none is.
+/// The work that is left of the rebalance in progress; nothing if none is.
 pub fn rebalance_left(table: &PlacementTable, situation: &PlacementSituation<'_>) -> RebalanceLeft {
     let mut left = RebalanceLeft::default();
     if table.rebalance.is_none() {

@@ -23,7 +23,7 @@
 //!
 //! A move makes a new copy, by files from a ready one or from the documents. When its node reports that it
 //! has caught up, the table says *ready*, and the copy that it replaces is *leaving*: it answers scans that
-//! are under way, and is unlinked. Nothing is scanned before the table says *ready*
+//! are in flight, and is unlinked. Nothing is scanned before the table says *ready*
 //! ([`PlacementTable::serving`]). A slice keeps a ready copy all the while.
 //!
 //! A node that acts by the table

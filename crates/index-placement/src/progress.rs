@@ -6,7 +6,7 @@ const ESTIMATED_FROM: f64 = 0.01;
 /// Largest part that is done while moves are left.
 const DONE_MAX: f64 = 0.99;
 
-/// Progress of the rebalance under way.
+/// Progress of the running rebalance.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RebalanceProgress {
     /// Work that is left.

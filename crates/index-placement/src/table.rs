@@ -85,7 +85,7 @@ pub struct PlacedIndex {
     pub slices: Vec<Vec<PlacedCopy>>,
 }
 
-/// A rebalance that is under way.
+/// A rebalance that is in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct RebalanceRun {
@@ -96,7 +96,7 @@ pub struct RebalanceRun {
     /// True if no further moves begin.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stopping: bool,
-    /// Number of moves that are under way or still to begin.
+    /// Number of moves that are in progress or still to begin.
     pub moves_left: u64,
     /// Nodes that had no copies when it reached them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -248,7 +248,7 @@ impl PlacementTable {
         &self.indexes
     }
 
-    /// The rebalance under way.
+    /// The rebalance in progress.
     pub fn rebalance(&self) -> Option<&RebalanceRun> {
         self.rebalance.as_ref()
     }

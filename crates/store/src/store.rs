@@ -484,7 +484,7 @@ impl Store {
         WriteTimes { waited, committed, rolled: counters.rolled.counts() }
     }
 
-    /// Waits for the writes that are under way, and ends all work. Other clones answer [`Error::Closed`] from
+    /// Waits for the writes that are in flight, and ends all work. Other clones answer [`Error::Closed`] from
     /// now on.
     pub fn close(self) {
         self.inner.close();

@@ -46,7 +46,7 @@ struct ArrivingWrite {
     /// Number of the partition.
     partition: u32,
     ids: GivenIds,
-    /// End of a write of unknown outcome. `None`: it is under way.
+    /// End of a write of unknown outcome. `None`: it is in flight.
     until: Option<Instant>,
 }
 
@@ -111,7 +111,7 @@ impl ArrivingIds {
     }
 }
 
-/// Ids of a write that is under way.
+/// Ids of a write that is in flight.
 #[derive(Debug)]
 pub(crate) struct ArrivingHold {
     of: Arc<ArrivingIds>,
@@ -155,7 +155,7 @@ mod tests {
         state.end(second, true, now);
         assert_eq!(names(&mut state, &[1], UNKNOWN_FOR / 2), ["b"], "it may still be written");
         assert!(names(&mut state, &[1], UNKNOWN_FOR).is_empty());
-        assert_eq!(names(&mut state, &[2], UNKNOWN_FOR), ["c"], "a write under way ends by itself");
+        assert_eq!(names(&mut state, &[2], UNKNOWN_FOR), ["c"], "a write in flight ends by itself");
         assert_eq!(state.writes.len(), 1, "the others are forgotten");
     }
 

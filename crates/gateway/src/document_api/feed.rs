@@ -232,7 +232,7 @@ struct FeedRoom {
 /// Reads the whole body, whose digest is the key of the stream.
 ///
 /// # Errors
-/// There is no room for the body; it does not end; a stream with the same body is under way.
+/// There is no room for the body; it does not end; a stream with the same body is in flight.
 async fn begin_whole(
     call: &DocumentCall,
     body: Body,

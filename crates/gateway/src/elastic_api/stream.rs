@@ -113,7 +113,7 @@ fn query_of(shown: &ElasticRequest) -> String {
     shown.query.split('&').filter(is_kept).collect::<Vec<_>>().join("&")
 }
 
-/// A stream under way.
+/// A stream in flight.
 struct OperationStream {
     api: Arc<ElasticApi>,
     /// Request of a batch, without its body.

@@ -291,7 +291,7 @@ fn copies_of_a_type_are_read_together() {
     assert_eq!((count(0, &[5]), count(1, &[5]), pair.asked.len()), (1, 1, 10), "{:?}", pair.asked);
     let whole = pair.taken().iter().filter(|effect| effect.starts_with("read all of 0: 2")).count();
     assert_eq!(whole, 4, "each of the two copies has had two full pages");
-    // One asked for the owner's position while pages for the others were under way, and asks again.
+    // One asked for the owner's position while pages for the others were in flight, and asks again.
     pair.now = at(110);
     let effects = pair.follower.tick(pair.now);
     pair.carry_out(effects);

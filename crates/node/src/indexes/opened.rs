@@ -50,7 +50,7 @@ pub(super) struct OpenedIndex {
     ready: AtomicBool,
     /// Progress of reading, up to [`READ_WHOLE`].
     progress: AtomicU64,
-    /// Time of the first page of the reading under way.
+    /// Time of the first page of the reading in progress.
     began: Mutex<Option<Instant>>,
     /// True if one of its files is damaged, so that it is to be built again.
     pub is_damaged: AtomicBool,
@@ -161,7 +161,7 @@ impl OpenedIndex {
         self.progress.load(Ordering::Relaxed) as f64 / READ_WHOLE
     }
 
-    /// Seconds that the reading under way should still take; known from 1 % on.
+    /// Seconds that the reading in progress should still take; known from 1 % on.
     pub fn seconds_left(&self) -> Option<f64> {
         let progress = self.progress();
         let began = self.began.lock().filter(|_| progress >= 0.01)?;

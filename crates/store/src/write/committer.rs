@@ -51,7 +51,7 @@ use crate::{
 /// Callback for the outcome of a write.
 pub(crate) type CommitCallback = Box<dyn FnOnce(Result<CommittedWrite, Error>) + Send>;
 
-/// All writes that are under way.
+/// All writes that are in flight.
 pub(crate) struct PendingWrites {
     shared: Arc<StoreContext>,
     lanes: WriteLanes<AcceptedWrite>,
@@ -525,7 +525,7 @@ impl PendingWrites {
         }
     }
 
-    /// Ends the modifiers once the writes under way have been answered. No more writes may come.
+    /// Ends the modifiers once the writes in flight have been answered. No more writes may come.
     pub fn close(&self) {
         self.modifications.close();
     }

@@ -1,4 +1,4 @@
-//! Places of streams that are under way, and the clients that have them: streams of `/feed/v1` and of
+//! Places of streams that are in flight, and the clients that have them: streams of `/feed/v1` and of
 //! `_bulk/stream`, with the memory that each may take.
 
 use std::collections::BTreeMap;
@@ -95,7 +95,7 @@ static CLIENTS: Mutex<BTreeMap<WriterId, StreamUse>> = Mutex::new(BTreeMap::new(
 /// none.
 static NODES: Mutex<BTreeMap<WriterId, StreamUse>> = Mutex::new(BTreeMap::new());
 
-/// Place of a stream among those that may be under way.
+/// Place of a stream among those that may be in flight.
 pub(crate) struct StreamPlace {
     taken: &'static Mutex<BTreeMap<WriterId, StreamUse>>,
     writer: WriterId,

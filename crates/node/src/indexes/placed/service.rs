@@ -121,7 +121,7 @@ pub(super) struct PlacedService {
     pub runtime: Handle,
     pub exports: Mutex<HeldExports>,
     pub base: Instant,
-    /// Number of imports that are under way.
+    /// Number of imports that are in progress.
     pub importing: AtomicUsize,
     /// Wakes those that wait for changes.
     pub applied: watch::Sender<()>,

@@ -97,7 +97,7 @@ struct SourceInner {
     asked: BTreeMap<NodeKey, BTreeSet<u64>>,
     /// Followers that have a task which sends them batches.
     served: BTreeSet<NodeKey>,
-    /// Changes of buckets of the store that are under way, with the buckets of the state that they began
+    /// Changes of buckets of the store that are in progress, with the buckets of the state that they began
     /// with.
     changing: Vec<(Vec<BucketId>, Vec<BucketId>)>,
     /// True if pages were read since the last closing.
@@ -582,7 +582,7 @@ impl CommitFollower for PlacedSource {
         let begun = inner.changing.iter().position(|(begun, _)| begun == buckets);
         let begun = begun.map(|begun| inner.changing.swap_remove(begun).1).unwrap_or_default();
         // The state may have divided the buckets meanwhile: the change of those that came so begins and ends
-        // here, beside others that are under way in them.
+        // here, beside others that are in flight in them.
         let mut of_state = inner.overlapping(buckets);
         of_state.retain(|bucket| !begun.contains(bucket));
         inner.feed.changing(&of_state, now);

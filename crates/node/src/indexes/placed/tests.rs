@@ -254,7 +254,7 @@ impl PlacedTestCluster {
         let node = Arc::clone(&self.nodes.lock()[&key]);
         let former = node.service();
         former.stop();
-        // Work that is under way ends before the files are opened again: it holds the service.
+        // Work in progress ends before the files are opened again: it holds the service.
         wait("the end of its work", async || Arc::strong_count(&former) <= 2).await;
         *node.service.lock() = TestNode::start(self, key, &node.directory, &node.store);
     }
