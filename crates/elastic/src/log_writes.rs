@@ -18,9 +18,9 @@ use crate::storage::{self, AddOutcome, AddedDocuments, StoredSource};
 use crate::writing::{HeldIndexes, RETRY_PAUSES, RETRY_TIME_MAX, WriteResult};
 use crate::{Error, unread};
 
-/// Place of a document in `logs` mode.
+/// Target of a document in `logs` mode.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LogPlace {
+pub(crate) struct LogTarget {
     /// Times of the document.
     pub(crate) times: Option<TimeSpan>,
 }

@@ -24,7 +24,7 @@ use crate::catalog::{OpenIndex, PARTITION_PREFIX, random_text};
 use crate::log_settings::{PartitionLimits, RoutingSlots, ShardSet};
 use crate::service::ElasticService;
 use crate::small_sort::sort_few;
-use crate::storage::{self, PartitionPlace, StorageGroup, StoredSource};
+use crate::storage::{self, PartitionAddress, StorageGroup, StoredSource};
 
 /// Partitions that there may be, of all indexes. From then on those that take writes grow on.
 const PARTITIONS_MAX: usize = 20_000;
@@ -80,7 +80,7 @@ pub(crate) struct PartitionEntry {
     /// Number, unique among all partitions.
     number: u32,
     #[serde(flatten)]
-    place: PartitionPlace,
+    place: PartitionAddress,
     /// Number of its index.
     index: u32,
     shard: u32,

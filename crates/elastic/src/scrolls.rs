@@ -24,7 +24,7 @@ use self::owners::make_room;
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms, random_text};
 use crate::fields::names_of;
-use crate::hit_scan::{HitScan, HitSink, VisitPlace, VisitedDocument, searched};
+use crate::hit_scan::{HitScan, HitSink, VisitCursor, VisitedDocument, searched};
 use crate::kept_hits::{self, HitRank, HitStart, KeptSpan};
 use crate::query::text_of;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
@@ -105,7 +105,7 @@ struct ScrollState {
 /// Place that a scroll has reached.
 enum ScrollPosition {
     /// In the order in which the store has the documents: after this one.
-    Place(VisitPlace),
+    Place(VisitCursor),
     /// In another order.
     Rank {
         /// Last hit that was given.
@@ -126,7 +126,7 @@ struct PageSink<'s> {
     memory: &'s QueryMemory,
     hits: Vec<SearchHit>,
     /// Place of the last hit of a full page.
-    last: Option<VisitPlace>,
+    last: Option<VisitCursor>,
     /// True to count the hits after the page.
     counts: bool,
     total: u64,
@@ -265,7 +265,7 @@ impl ScrollState {
     fn page_after(
         &mut self,
         service: &ElasticService,
-        after: Option<&VisitPlace>,
+        after: Option<&VisitCursor>,
         counts: bool,
     ) -> Result<Vec<SearchHit>, Error> {
         let memory = service.node.query_memory();

@@ -6,7 +6,7 @@ use millrace_bucket::NodeKey;
 
 use crate::balance::{BalanceScope, balance};
 use crate::draft::{PlacementDraft, PlannerSabotage, is_replaced};
-use crate::grid::{GridPlace, GridSlice, PlacementGrid};
+use crate::grid::{GridCopy, GridSlice, PlacementGrid};
 use crate::node::NodeStanding;
 use crate::{
     ActivationUnit, CopyId, PlacedCopy, PlacedCopyState, PlacementReason, PlacementStep, RebalanceCause,
@@ -102,7 +102,7 @@ impl PlacementDraft<'_> {
             }
             for (slice, copies) in (0..).zip(&index.slices) {
                 let id = SliceId { index: *number, slice };
-                let places: Vec<GridPlace> =
+                let places: Vec<GridCopy> =
                     self.planned(copies).filter_map(|copy| self.grid_place(&grid, copy)).collect();
                 let positions: Vec<NodeKey> = places.iter().map(|place| grid.nodes[place.node].key).collect();
                 let others = copies.iter().map(|copy| copy.node).filter(|node| !positions.contains(node));
@@ -114,11 +114,11 @@ impl PlacementDraft<'_> {
         grid
     }
 
-    fn grid_place(&self, grid: &PlacementGrid, copy: &PlacedCopy) -> Option<GridPlace> {
+    fn grid_place(&self, grid: &PlacementGrid, copy: &PlacedCopy) -> Option<GridCopy> {
         let request = self.table.requested.iter().find(|request| request.copy == copy.id);
         let node = grid.node(request.map_or(copy.node, |request| request.to))?;
         let movable = self.is_scannable(copy) && request.is_none();
-        Some(GridPlace { node, home: node, copy: Some(copy.id), movable })
+        Some(GridCopy { node, home: node, copy: Some(copy.id), movable })
     }
 
     /// Size of a copy, as far as its node has reported it.

@@ -32,14 +32,14 @@ pub(crate) struct GridSlice {
     /// Size of one copy.
     pub bytes: u64,
     /// Positions of its copies.
-    pub places: Vec<GridPlace>,
+    pub places: Vec<GridCopy>,
     /// Nodes that hold files of it which are to be unlinked: they get a copy only afterwards.
     pub blocked: Vec<NodeKey>,
 }
 
-/// Position of a copy.
+/// A copy, at its position in the grid.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct GridPlace {
+pub(crate) struct GridCopy {
     pub node: usize,
     /// The node that has it at present.
     pub home: usize,
@@ -88,7 +88,7 @@ impl PlacementGrid {
 
     /// Adds a copy that does not exist yet.
     pub fn add_copy(&mut self, slice: usize, node: usize) {
-        let place = GridPlace { node, home: node, copy: None, movable: false };
+        let place = GridCopy { node, home: node, copy: None, movable: false };
         self.slices[slice].places.push(place);
         self.on[node].push(slice);
         self.bytes[node] += self.slices[slice].bytes;
@@ -113,7 +113,7 @@ impl PlacementGrid {
         self.slices[slice].places.iter().any(|place| place.node == node)
     }
 
-    pub fn place(&self, slice: usize, node: usize) -> Option<&GridPlace> {
+    pub fn place(&self, slice: usize, node: usize) -> Option<&GridCopy> {
         self.slices[slice].places.iter().find(|place| place.node == node)
     }
 

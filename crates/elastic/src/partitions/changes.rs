@@ -17,7 +17,7 @@ use crate::catalog::{
 use crate::log_settings::{PartitionLimits, RoutingSlots};
 use crate::service::ElasticService;
 use crate::slot_picking::ReplicaNodes;
-use crate::storage::{self, PartitionPlace, StorageGroup};
+use crate::storage::{self, PartitionAddress, StorageGroup};
 
 /// Partitions whose entries are written together, and whose documents are dropped together.
 const DROPS_AT_ONCE: usize = 128;
@@ -148,7 +148,7 @@ fn create(
         .unwrap_or_default();
     let entry = PartitionEntry {
         number,
-        place: PartitionPlace { place, area },
+        place: PartitionAddress { place, area },
         index: index.entry.number,
         shard,
         opened_ms: now_ms(),

@@ -30,7 +30,7 @@ pub(crate) fn scan(
     mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     let each = |document: Document, _| visit(StoredSource::of(&document));
-    let reader = ScanReader { place: ReaderPlace::Kept, node, permit: &Permit::of_server() };
+    let reader = ScanReader { place: WaitingPlace::Kept, node, permit: &Permit::of_server() };
     scan_by(reader, ELASTIC_TYPE, vec![group.group()], None, each)
 }
 
@@ -73,12 +73,12 @@ pub(crate) fn scan_documents(
     after: Option<&str>,
     visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    scan_by(ScanReader { place: ReaderPlace::Lent, node, permit }, document_type, groups, after, visit)
+    scan_by(ScanReader { place: WaitingPlace::Lent, node, permit }, document_type, groups, after, visit)
 }
 
-/// Place of a thread of the pool while it waits for other nodes.
+/// Use of the place of a thread of the pool while it waits for other nodes.
 #[derive(Debug, Clone, Copy)]
-enum ReaderPlace {
+enum WaitingPlace {
     Kept,
     Lent,
 }
@@ -86,7 +86,7 @@ enum ReaderPlace {
 /// Reader of documents for a scan.
 #[derive(Clone, Copy)]
 struct ScanReader<'r> {
-    place: ReaderPlace,
+    place: WaitingPlace,
     node: &'r Arc<Node>,
     permit: &'r Permit,
 }
@@ -119,8 +119,8 @@ fn scan_by(
                     after: after.clone(),
                 };
                 let answer = match place {
-                    ReaderPlace::Kept => read(node, group, bucket, question)?,
-                    ReaderPlace::Lent => pool::wait_without_place(|| read(node, group, bucket, question))?,
+                    WaitingPlace::Kept => read(node, group, bucket, question)?,
+                    WaitingPlace::Lent => pool::wait_without_place(|| read(node, group, bucket, question))?,
                 };
                 let (versions, next) = match answer {
                     None => break,

@@ -32,9 +32,8 @@ const READ_WHOLE: f64 = 1e6;
 /// Pause of an index whose step has failed.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Place of the indexes of a node.
-pub(super) struct IndexPlace {
-    /// Directory of their directories.
+/// Directory of indexes, or of copies of placed ones, with the disk and the cache by which they are read.
+pub(super) struct IndexDirectory {
     pub root: PathBuf,
     pub disk: Arc<dyn Disk>,
     pub cache: Arc<BlockCache>,
@@ -89,7 +88,7 @@ impl OpenedIndex {
     /// A file cannot be read or written; what is there cannot be removed. The files stay.
     pub fn open(
         definition: &Arc<IndexDefinition>,
-        place: &IndexPlace,
+        place: &IndexDirectory,
         remembered: Timestamp,
         late: Option<Timestamp>,
     ) -> Result<Self, CopyError> {
