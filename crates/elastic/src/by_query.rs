@@ -402,7 +402,7 @@ impl WritesByQuery<'_> {
             };
             if !page.hits.is_empty() {
                 // The disk is waited for, and other nodes.
-                let results = pool::wait_without_place(|| self.write(&mut placer, &page.hits))?;
+                let results = pool::wait_without_slot(|| self.write(&mut placer, &page.hits))?;
                 self.count(&mut tally, &page.hits, results);
             }
             tally.is_timed_out = is_timed_out && page.last.is_none();

@@ -187,7 +187,7 @@ impl ScrollState {
         let seq_nos =
             || -> Vec<i64> { indexes.iter().map(|index| seq_no_end(service, index, is_placed)).collect() };
         // Writes that are in flight are waited for, if the order is not that of the store.
-        let seq_nos_end = if is_placed { seq_nos() } else { pool::wait_without_place(seq_nos) };
+        let seq_nos_end = if is_placed { seq_nos() } else { pool::wait_without_slot(seq_nos) };
         let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(service, &request, None) };
         // Logs are counted by their columns, and not with the documents of the page, if they have to be read
         // for nothing else.
