@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::catalog::{OpenIndex, now_ms};
 use crate::log_settings::RoutingSlots;
-use crate::partitions::{self, GivenIds, PartitionHold, PartitionLoad, SlotNodes, TimeSpan};
+use crate::partitions::{self, ExplicitIds, PartitionHold, PartitionLoad, SlotNodes, TimeSpan};
 use crate::placing::PlacedWrite;
 use crate::service::ElasticService;
 use crate::slot_picking::SlotChoices;
@@ -208,7 +208,7 @@ impl PartitionShare {
     ) -> Result<Self, Error> {
         let loads = positions.iter().map(|at| load_of(placed[*at]));
         let load = loads.fold(PartitionLoad::default(), PartitionLoad::with);
-        let given: GivenIds = positions.iter().filter_map(|at| placed[*at].write.id.clone()).collect();
+        let given: ExplicitIds = positions.iter().filter_map(|at| placed[*at].write.id.clone()).collect();
         let hold = partitions::begin_write(service, index, shard, load, &given)?;
         let name = |at: &usize| (*at, placed[*at].write.id.clone().unwrap_or_else(|| hold.new_id()));
         let documents = positions.iter().map(name).collect();

@@ -17,7 +17,7 @@ use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use self::arriving::OTHERS_FOR;
-pub(crate) use self::arriving::{ArrivingHold, ArrivingIds, GivenIds};
+pub(crate) use self::arriving::{ArrivingHold, ArrivingIds, ExplicitIds};
 pub(crate) use self::changes::{SlotNodes, are_of, begin_drops, begin_write, complete_drops, expire, load};
 use crate::Error;
 use crate::catalog::{OpenIndex, PARTITION_PREFIX, random_text};
@@ -358,7 +358,7 @@ impl PartitionTable {
         &self,
         shard: u32,
         load: PartitionLoad,
-        given: &GivenIds,
+        given: &ExplicitIds,
         arriving: &Arc<ArrivingIds>,
         limits: &PartitionLimits,
         now_ms: u64,

@@ -3,7 +3,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_bucket::NodeKey;
 use serde::{Deserialize, Serialize};
 
-use crate::{CopyId, CopyMethod, Error, IndexNumber, PlacedCopy, PlacementSettings, RebalanceLeft, SliceId};
+use crate::{
+    CopyId, CopyMethod, Error, IndexNumber, PlacedCopy, PlacementSettings, RemainingRebalance, SliceId,
+};
 
 /// Format of the table that this program writes; it reads those up to this one.
 pub const TABLE_FORMAT: u32 = 1;
@@ -205,7 +207,7 @@ impl PlacementTable {
     }
 
     /// The same table with the extent of its rebalance, as far as more is left than was noted before.
-    pub fn measured(mut self, now_ms: u64, left: RebalanceLeft) -> Self {
+    pub fn measured(mut self, now_ms: u64, left: RemainingRebalance) -> Self {
         if let Some(run) = &mut self.rebalance {
             let known = run.extent.unwrap_or(RebalanceExtent { began_ms: now_ms, moves: 0, bytes: 0 });
             let (moves, bytes) = (known.moves.max(left.moves), known.bytes.max(left.bytes));

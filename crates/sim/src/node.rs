@@ -12,7 +12,7 @@ use millrace_replication::distributor::{Distributor, RequestTicket, Settings};
 use millrace_replication::replica::{KeeperCall, KeeperJob, ReplicaKeeper, StorageWork};
 
 use crate::batches::BatchPart;
-use crate::deployments::{BegunRemoval, SimPackage};
+use crate::deployments::{SimPackage, StartedRemoval};
 use crate::disk::SimDisk;
 use crate::history::OperationId;
 use crate::indexes::SimNodeIndexes;
@@ -92,7 +92,7 @@ pub(crate) struct SimNode {
     /// Its package, as far as its reindexer knows it.
     pub application: Option<Arc<ReindexedApplication>>,
     /// A removal of a type that is being deployed here.
-    pub removal: Option<BegunRemoval>,
+    pub removal: Option<StartedRemoval>,
     /// The first record with a reindexing, for a deliberate defect.
     pub first_run: Option<ReindexRecord>,
     pub indexes: SimNodeIndexes,

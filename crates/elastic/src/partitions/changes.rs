@@ -9,7 +9,9 @@ use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
 use parking_lot::Mutex;
 
-use super::{GivenIds, LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised};
+use super::{
+    ExplicitIds, LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised,
+};
 use crate::Error;
 use crate::catalog::{
     CatalogChange, CatalogEntries, EntryWrite, IndexCatalog, IndexEntry, OpenIndex, now_ms,
@@ -32,7 +34,7 @@ pub(crate) fn begin_write(
     index: &OpenIndex,
     shard: u32,
     load: PartitionLoad,
-    given: &GivenIds,
+    given: &ExplicitIds,
 ) -> Result<PartitionHold, Error> {
     let (table, limits) = (&index.live.partitions, PartitionLimits::of(index));
     if !given.is_empty() {

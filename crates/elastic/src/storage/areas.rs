@@ -41,7 +41,7 @@ const APART_BYTES: u64 = 16 << 20;
 pub(crate) fn keep_partitions_apart(node: &Node) {
     let areas = if node.cluster().is_alone() { 0..1 } else { 0..AREAS };
     let areas = areas.map(|area| BucketId::new(HOME_BITS, u64::from(area_bits(area))));
-    node.store().keep_apart(areas, APART_BYTES);
+    node.store().separate_files(areas, APART_BYTES);
 }
 
 /// Timestamp that no write of this node's store exceeds.

@@ -174,15 +174,15 @@ mod tests {
     }
 
     /// Requests that asked for slots, in their order.
-    struct AskingRequests<K: Clone + Ord>(Vec<oneshot::Receiver<SharedSlot<K>>>);
+    struct QueuedRequests<K: Clone + Ord>(Vec<oneshot::Receiver<SharedSlot<K>>>);
 
-    impl AskingRequests<DocumentGroup> {
+    impl QueuedRequests<DocumentGroup> {
         fn ask(slots: &Arc<SharedSlots<DocumentGroup>>, names: &[&str], number: usize) -> Self {
-            AskingRequests((0..number).map(|_| slots.ask(&groups(names))).collect())
+            QueuedRequests((0..number).map(|_| slots.ask(&groups(names))).collect())
         }
     }
 
-    impl<K: Clone + Ord> AskingRequests<K> {
+    impl<K: Clone + Ord> QueuedRequests<K> {
         /// Slots that were sent since the last call.
         fn sent(&mut self) -> Vec<SharedSlot<K>> {
             self.0.iter_mut().filter_map(|receiver| receiver.try_recv().ok()).collect()
@@ -192,13 +192,13 @@ mod tests {
     #[test]
     fn a_group_leaves_slots_to_others() {
         let slots = SharedSlots::new(64, |_, free| free);
-        let mut ann = AskingRequests::ask(&slots, &["ann"], 100);
+        let mut ann = QueuedRequests::ask(&slots, &["ann"], 100);
         let anns = ann.sent();
         assert_eq!(anns.len(), 32);
-        let mut bob = AskingRequests::ask(&slots, &["bob"], 1);
+        let mut bob = QueuedRequests::ask(&slots, &["bob"], 1);
         let bobs = bob.sent();
         assert_eq!(bobs.len(), 1, "it does not wait behind those of another group");
-        let mut both = AskingRequests::ask(&slots, &["bob", "ann", "bob"], 1);
+        let mut both = QueuedRequests::ask(&slots, &["bob", "ann", "bob"], 1);
         assert_eq!(both.sent().len(), 0, "a search of several groups is one of each");
         drop(bobs);
         assert_eq!(ann.sent().len(), 0);
@@ -213,12 +213,12 @@ mod tests {
     #[test]
     fn slots_of_searches_that_were_given_up_go_to_others() {
         let slots = SharedSlots::new(2, |_, free| free);
-        let mut first = AskingRequests::ask(&slots, &["ann"], 1);
+        let mut first = QueuedRequests::ask(&slots, &["ann"], 1);
         let ann = first.sent();
         assert_eq!(ann.len(), 1);
-        let waiting = AskingRequests::ask(&slots, &["ann"], 3);
-        let sent = AskingRequests::ask(&slots, &["bob"], 1);
-        let mut last = AskingRequests::ask(&slots, &["cleo"], 1);
+        let waiting = QueuedRequests::ask(&slots, &["ann"], 3);
+        let sent = QueuedRequests::ask(&slots, &["bob"], 1);
+        let mut last = QueuedRequests::ask(&slots, &["cleo"], 1);
         assert_eq!(last.sent().len(), 0, "both slots are taken");
         // One that gave up has its slot already, the others wait.
         drop((sent, waiting));
@@ -233,7 +233,7 @@ mod tests {
     fn a_client_has_most_slots_until_another_comes() {
         let slots = RequestSlots::new().running;
         let ask = |client: u64, number: usize| {
-            AskingRequests((0..number).map(|_| slots.ask(&[WriterId(client)])).collect())
+            QueuedRequests((0..number).map(|_| slots.ask(&[WriterId(client)])).collect())
         };
         let mut first = ask(1, 100);
         let mut firsts = first.sent();

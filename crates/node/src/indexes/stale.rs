@@ -15,7 +15,7 @@ pub(super) struct StaleBuckets {
 #[derive(Default)]
 struct StaleState {
     buckets: BTreeMap<BucketId, BucketChanges>,
-    turn: StaleTurn,
+    turn: StaleRevision,
 }
 
 /// Changes of one bucket.
@@ -29,7 +29,7 @@ struct BucketChanges {
 /// State of the stale buckets as a pair of numbers: equal ones tell that no bucket became stale, and none was
 /// read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct StaleTurn {
+pub(super) struct StaleRevision {
     begun: u64,
     read: u64,
 }
@@ -93,12 +93,12 @@ impl StaleBuckets {
     }
 
     /// The stale buckets, and the state that they are of.
-    pub fn snapshot(&self) -> (Vec<BucketId>, StaleTurn) {
+    pub fn snapshot(&self) -> (Vec<BucketId>, StaleRevision) {
         let state = self.state.lock();
         (state.buckets.keys().copied().collect(), state.turn)
     }
 
-    pub fn turn(&self) -> StaleTurn {
+    pub fn turn(&self) -> StaleRevision {
         self.state.lock().turn
     }
 

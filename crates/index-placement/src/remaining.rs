@@ -1,9 +1,9 @@
 use crate::draft::PlacementDraft;
 use crate::{CopyId, PlacedCopy, PlacementSituation, PlacementTable};
 
-/// Work that is left of a rebalance.
+/// Work that remains of a rebalance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RebalanceLeft {
+pub struct RemainingRebalance {
     /// Number of moves that are in progress or still to begin.
     pub moves: u64,
     /// Bytes that are still to arrive, as far as nodes have reported sizes.
@@ -11,8 +11,8 @@ pub struct RebalanceLeft {
 }
 
 /// The work that is left of the rebalance in progress; nothing if none is.
-pub fn rebalance_left(table: &PlacementTable, situation: &PlacementSituation<'_>) -> RebalanceLeft {
-    let mut left = RebalanceLeft::default();
+pub fn rebalance_left(table: &PlacementTable, situation: &PlacementSituation<'_>) -> RemainingRebalance {
+    let mut left = RemainingRebalance::default();
     if table.rebalance.is_none() {
         return left;
     }
