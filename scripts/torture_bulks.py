@@ -34,7 +34,7 @@ RETENTION = 40
 # Clocks of the nodes and of the clients are one; writes and searches take their time.
 SLACK = 3
 # A partition is closed after the retention at the latest, and dropped after it once more, by a task that runs
-# every ten seconds and may be under way at another node.
+# every ten seconds and may be in flight at another node.
 GONE = 2 * RETENTION + 60
 
 

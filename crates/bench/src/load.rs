@@ -45,7 +45,7 @@ fn write(
     documents: impl Iterator<Item = Result<Document, Error>>,
     seal_every: usize,
 ) -> Result<(), Error> {
-    let pending = Arc::new(InFlightWrites::default());
+    let pending = Arc::new(WriteCounter::default());
     for (number, document) in documents.enumerate() {
         let document = document?;
         if number % TOGETHER == TOGETHER - 1 {
@@ -68,12 +68,12 @@ fn write(
 
 /// Counter of the writes in progress.
 #[derive(Default)]
-struct InFlightWrites {
+struct WriteCounter {
     state: Mutex<(usize, Option<millrace_store::Error>)>,
     changed: Condvar,
 }
 
-impl InFlightWrites {
+impl WriteCounter {
     fn begin(&self) {
         self.state.lock().0 += 1;
     }

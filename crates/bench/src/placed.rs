@@ -254,7 +254,7 @@ impl PlacedIndexBench {
         self.change(Method::POST, &path, &body).map(drop)
     }
 
-    /// The rebalance under way and the copies that are being made; `None` if the node does not know.
+    /// The rebalance in progress and the copies that are being made; `None` if the node does not know.
     pub fn rebalance(&self) -> Option<Value> {
         self.config("/index/v1/rebalance")
     }

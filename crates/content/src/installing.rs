@@ -15,7 +15,7 @@ use crate::storage;
 #[derive(Default)]
 pub(crate) struct InstallQueue {
     waiting: Vec<(KeeperJob, FetchedReplica)>,
-    under_way: bool,
+    in_flight: bool,
 }
 
 impl InstallQueue {
@@ -26,17 +26,17 @@ impl InstallQueue {
 
     /// The next files to install; `None` while an installation is running.
     pub(crate) fn next(&mut self) -> Option<InstallBatch> {
-        if self.under_way || self.waiting.is_empty() {
+        if self.in_flight || self.waiting.is_empty() {
             return None;
         }
-        self.under_way = true;
+        self.in_flight = true;
         Some(InstallBatch(std::mem::take(&mut self.waiting)))
     }
 
     /// Records that an installation has ended, successfully or not.
     pub(crate) fn done(&mut self) {
-        assert!(self.under_way, "what was taken in was under way");
-        self.under_way = false;
+        assert!(self.in_flight, "what was taken in was in flight");
+        self.in_flight = false;
     }
 }
 

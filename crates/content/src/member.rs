@@ -141,7 +141,7 @@ fn placement_gauges(membership: &ClusterMembership) -> Vec<MetricGauge> {
     vec![
         MetricGauge::new(
             "millrace.index.rebalance.moves_left",
-            "Moves of copies of indexes that the rebalance under way has left; the same on all nodes",
+            "Moves of copies of indexes that the rebalance in progress has left; the same on all nodes",
             progress.left.moves as f64,
         ),
         MetricGauge::new(

@@ -1,6 +1,6 @@
 //! Aggregations of the matching documents: buckets, figures of them, and figures of buckets.
 //!
-//! A request is read as a whole before any document is: [`AskedAggregation`]. Each kind of bucket then
+//! A request is read as a whole before any document is: [`RequestedAggregation`]. Each kind of bucket then
 //! divides its documents and runs what is asked inside on each part. Pipelines run last, on finished buckets.
 
 mod automatic;
@@ -51,13 +51,13 @@ const TOP_HITS_MAX: usize = 100;
 
 /// An aggregation as it was asked for.
 #[derive(Debug, Clone)]
-pub(crate) struct AskedAggregation {
+pub(crate) struct RequestedAggregation {
     name: String,
     kind: String,
     options: Map<String, Value>,
     /// Fields that its queries read, by their names.
     queried: ReadFields,
-    inner: Vec<AskedAggregation>,
+    inner: Vec<RequestedAggregation>,
     meta: Option<Value>,
 }
 
@@ -65,26 +65,26 @@ pub(crate) struct AskedAggregation {
 ///
 /// # Errors
 /// One is malformed, or of a kind that there is not.
-pub(crate) fn parse(value: &Value) -> Result<Vec<AskedAggregation>, Error> {
+pub(crate) fn parse(value: &Value) -> Result<Vec<RequestedAggregation>, Error> {
     parse_inside(value, &[])
 }
 
-fn parse_inside(value: &Value, around: &[&str]) -> Result<Vec<AskedAggregation>, Error> {
+fn parse_inside(value: &Value, around: &[&str]) -> Result<Vec<RequestedAggregation>, Error> {
     let Value::Object(members) = value else {
         return Err(Error::Parsing("[aggregations] must be an object".to_owned()));
     };
     if around.len() > DEPTH_MAX {
         return Err(Error::IllegalArgument(format!("aggregations may be nested {DEPTH_MAX} deep at most")));
     }
-    let asked = members.iter().map(|(name, body)| AskedAggregation::parse(name, body, around));
-    let asked: Vec<AskedAggregation> = asked.collect::<Result<_, _>>()?;
+    let asked = members.iter().map(|(name, body)| RequestedAggregation::parse(name, body, around));
+    let asked: Vec<RequestedAggregation> = asked.collect::<Result<_, _>>()?;
     for one in &asked {
         pipelines::check(one, &asked, around)?;
     }
     Ok(asked)
 }
 
-impl AskedAggregation {
+impl RequestedAggregation {
     fn parse(name: &str, body: &Value, around: &[&str]) -> Result<Self, Error> {
         let Value::Object(body) = body else {
             return Err(Error::Parsing(format!("[{name}] an aggregation is an object")));
@@ -136,7 +136,7 @@ impl AskedAggregation {
             )));
         }
         let meta = body.get("meta").cloned();
-        Ok(AskedAggregation {
+        Ok(RequestedAggregation {
             name: name.to_owned(),
             kind: kind.clone(),
             options: options.clone(),
@@ -152,7 +152,7 @@ impl AskedAggregation {
         self.kind == "global"
             || self.kind.starts_with("significant_")
             || self.kind == "terms" && has_empty
-            || self.inner.iter().any(AskedAggregation::reads_everything)
+            || self.inner.iter().any(RequestedAggregation::reads_everything)
     }
 
     /// True if the aggregation, or one inside, chooses or divides nested objects once all are known, and
@@ -162,13 +162,13 @@ impl AskedAggregation {
             "sampler" | "auto_date_histogram" => self.asks_for_roots(),
             // Those inside have whole documents again.
             "reverse_nested" => false,
-            _ => self.inner.iter().any(AskedAggregation::divides_roots_late),
+            _ => self.inner.iter().any(RequestedAggregation::divides_roots_late),
         }
     }
 
     /// True if an aggregation inside asks for the documents of nested objects.
     fn asks_for_roots(&self) -> bool {
-        let asks = |one: &AskedAggregation| one.kind == "reverse_nested" || one.asks_for_roots();
+        let asks = |one: &RequestedAggregation| one.kind == "reverse_nested" || one.asks_for_roots();
         self.inner.iter().any(asks)
     }
 }
@@ -195,7 +195,7 @@ impl AggregationScope<'_> {
     /// An option has a value that is not possible, or there are too many buckets.
     pub(crate) fn run(
         &self,
-        asked: &[AskedAggregation],
+        asked: &[RequestedAggregation],
         hits: &[&SearchHit],
     ) -> Result<Map<String, Value>, Error> {
         let mut answer = Map::new();
@@ -208,7 +208,11 @@ impl AggregationScope<'_> {
     }
 
     /// Adds the pipelines that stand beside finished aggregations.
-    fn add_siblings(&self, answer: &mut Map<String, Value>, asked: &[AskedAggregation]) -> Result<(), Error> {
+    fn add_siblings(
+        &self,
+        answer: &mut Map<String, Value>,
+        asked: &[RequestedAggregation],
+    ) -> Result<(), Error> {
         for one in asked {
             if let Some(PipelineKind::OfSiblings) = PipelineKind::of(&one.kind) {
                 let (kind, value) = pipelines::of_siblings(one, asked, answer)?;
@@ -218,7 +222,13 @@ impl AggregationScope<'_> {
         Ok(())
     }
 
-    fn add(&self, answer: &mut Map<String, Value>, asked: &AskedAggregation, kind: &str, mut value: Value) {
+    fn add(
+        &self,
+        answer: &mut Map<String, Value>,
+        asked: &RequestedAggregation,
+        kind: &str,
+        mut value: Value,
+    ) {
         if let Some(meta) = &asked.meta {
             value["meta"] = meta.clone();
         }
@@ -266,7 +276,7 @@ trait BucketContent {
     /// Answer of what is asked inside of the bucket.
     fn inside(
         &self,
-        asked: &[AskedAggregation],
+        asked: &[RequestedAggregation],
         scope: &AggregationScope<'_>,
     ) -> Result<Map<String, Value>, Error>;
 }
@@ -278,7 +288,7 @@ impl BucketContent for [&SearchHit] {
 
     fn inside(
         &self,
-        asked: &[AskedAggregation],
+        asked: &[RequestedAggregation],
         scope: &AggregationScope<'_>,
     ) -> Result<Map<String, Value>, Error> {
         scope.run(asked, self)
@@ -292,7 +302,7 @@ impl BucketContent for Vec<&SearchHit> {
 
     fn inside(
         &self,
-        asked: &[AskedAggregation],
+        asked: &[RequestedAggregation],
         scope: &AggregationScope<'_>,
     ) -> Result<Map<String, Value>, Error> {
         scope.run(asked, self)
@@ -301,7 +311,7 @@ impl BucketContent for Vec<&SearchHit> {
 
 /// An aggregation over the documents of one bucket.
 struct BucketAggregation<'a> {
-    asked: &'a AskedAggregation,
+    asked: &'a RequestedAggregation,
     scope: &'a AggregationScope<'a>,
     hits: &'a [&'a SearchHit],
 }

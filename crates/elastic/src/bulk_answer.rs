@@ -17,7 +17,7 @@ const REASONS_BYTES: usize = 16 << 20;
 /// Longest name of an index that an error has from there on.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The answer of a bulk under way.
+/// The answer of a bulk in flight.
 pub(crate) struct BulkAnswer {
     filter: Option<PathFilter>,
     is_pretty: bool,

@@ -15,7 +15,7 @@ use crate::bulk::check_pipeline;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
 use crate::fields::names_of;
-use crate::hit_scan::{HitScan, HitSink, VisitPlace, VisitedDocument};
+use crate::hit_scan::{HitScan, HitSink, VisitCursor, VisitedDocument};
 use crate::names::{NameDemand, NameOptions};
 use crate::placing::WritePlacer;
 use crate::query::text_of;
@@ -80,7 +80,7 @@ struct PageByQuery<'m> {
     hits: Vec<SearchHit>,
     bytes: usize,
     /// Place of the last document of a full page.
-    last: Option<VisitPlace>,
+    last: Option<VisitCursor>,
 }
 
 impl HitSink for PageByQuery<'_> {
@@ -402,7 +402,7 @@ impl WritesByQuery<'_> {
             };
             if !page.hits.is_empty() {
                 // The disk is waited for, and other nodes.
-                let results = pool::wait_without_place(|| self.write(&mut placer, &page.hits))?;
+                let results = pool::wait_without_slot(|| self.write(&mut placer, &page.hits))?;
                 self.count(&mut tally, &page.hits, results);
             }
             tally.is_timed_out = is_timed_out && page.last.is_none();
@@ -417,7 +417,7 @@ impl WritesByQuery<'_> {
     /// Finds the next documents, and returns true with them if the time was over before.
     fn page<'m>(
         &self,
-        after: Option<&VisitPlace>,
+        after: Option<&VisitCursor>,
         hits_max: usize,
         memory: &'m QueryMemory,
     ) -> Result<(PageByQuery<'m>, bool), Error> {

@@ -87,7 +87,7 @@ pub struct ElasticCaller {
     limits: Option<Arc<dyn GroupAdmission>>,
     /// Network of a client without a credential.
     network: Option<IpAddr>,
-    /// The client, among which batches of writes and places of requests are shared.
+    /// The client, among which batches of writes and slots of requests are shared.
     client: WriterId,
 }
 

@@ -231,7 +231,7 @@ pub(crate) struct CatalogEntries {
     types: BTreeMap<String, OpenIndex>,
     /// Application that has the types.
     application: Option<Arc<CompiledApplication>>,
-    /// Partitions whose drop is under way: one list of all copies.
+    /// Partitions whose drop is in progress: one list of all copies.
     pub(crate) dropping: Arc<Mutex<Vec<PartitionEntry>>>,
     id_writer: IdWriterEntry,
     /// Cluster state that they were read under; `None` if they were not read yet.
@@ -466,7 +466,7 @@ fn owned_elsewhere() -> Error {
     Error::NotBegun("another node of the cluster answers this request now".to_owned())
 }
 
-/// Reads all entries, and completes the change and the deletions that were under way.
+/// Reads all entries, and completes the change and the deletions that were in flight.
 fn load(node: &Arc<Node>) -> Result<CatalogEntries, Error> {
     let mut entries = CatalogEntries::default();
     let (mut deleted, mut partitions): (Vec<u32>, Vec<PartitionEntry>) = (Vec::new(), Vec::new());

@@ -126,7 +126,7 @@ pub enum Error {
     /// The credential is missing, or not valid any more.
     #[error("{0}")]
     Unauthenticated(String),
-    /// Too many requests are under way. Nothing was begun.
+    /// Too many requests are in flight. Nothing was begun.
     #[error("{0}")]
     Rejected(String),
     /// The disk is full. Removals go on.

@@ -10,7 +10,7 @@ use crate::ignored::ignored;
 use crate::mapping::{field_at, type_of};
 use crate::request::ElasticParameters;
 use crate::search::SearchHit;
-use crate::shown_fields::{self, AskedField};
+use crate::shown_fields::{self, RequestedField};
 use crate::small_sort::sort_few;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
@@ -25,8 +25,8 @@ pub(crate) struct HitForm {
     pub(crate) shown: Option<SourceFilter>,
     pub(crate) has_version: bool,
     pub(crate) has_seq_no: bool,
-    pub(crate) doc_fields: Vec<AskedField>,
-    pub(crate) fields: Vec<AskedField>,
+    pub(crate) doc_fields: Vec<RequestedField>,
+    pub(crate) fields: Vec<RequestedField>,
     pub(crate) stored_fields: Option<Vec<String>>,
     pub(crate) total_as_number: bool,
     pub(crate) total_limit: Option<u64>,
@@ -194,7 +194,7 @@ fn few<T>(member: &str, fields: Vec<T>) -> Result<Vec<T>, Error> {
 }
 
 /// Fields with their formats.
-fn formatted(value: &Value) -> Vec<AskedField> {
+fn formatted(value: &Value) -> Vec<RequestedField> {
     let one = |value: &Value| match value {
         Value::String(field) => Some((field.clone(), None)),
         Value::Object(of) => {

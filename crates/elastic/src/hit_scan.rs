@@ -81,15 +81,15 @@ impl<'v> VisitedDocument<'v> {
     }
 
     /// Its place, after which another visit can begin.
-    pub(crate) fn place(self) -> Option<VisitPlace> {
+    pub(crate) fn place(self) -> Option<VisitCursor> {
         let document = storage::place_of(self.id?)?;
-        Some(VisitPlace { ordinal: self.ordinal, partition: self.partition, document })
+        Some(VisitCursor { ordinal: self.ordinal, partition: self.partition, document })
     }
 }
 
-/// A place in a visit of indexes.
+/// Position of a visit of indexes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct VisitPlace {
+pub(crate) struct VisitCursor {
     /// Position of the index among those that are visited.
     pub(crate) ordinal: usize,
     /// Number of the partition; 0 in other indexes.
@@ -124,7 +124,7 @@ pub(crate) struct HitScan<'s> {
     /// Search with the slice, the routing values and the limits.
     pub(crate) request: &'s HitSearch,
     /// Place after which the visit begins.
-    pub(crate) after: Option<&'s VisitPlace>,
+    pub(crate) after: Option<&'s VisitCursor>,
     /// True for the documents of the store, also where writes are hidden until the next refresh.
     pub(crate) sees_hidden: bool,
     /// True if partitions with the latest documents come first.
@@ -295,7 +295,7 @@ impl HitScan<'_> {
         &self,
         visited: VisitedIndex<'_>,
         span: Option<TimeSpan>,
-        after: Option<&VisitPlace>,
+        after: Option<&VisitCursor>,
         progress: &mut ScanProgress<'_>,
         sink: &mut dyn HitSink,
     ) -> Result<u64, Error> {

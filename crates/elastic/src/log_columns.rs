@@ -10,7 +10,7 @@
 
 mod builder;
 mod classes;
-mod lately;
+mod recent;
 mod rows;
 
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::builder::ColumnBuilder;
 pub(crate) use self::classes::{RowDimension, RowTally};
-use self::lately::ReadLately;
+use self::recent::RecentColumns;
 pub(crate) use self::rows::RowSet;
 use crate::Error;
 use crate::catalog::now_ms;
@@ -286,7 +286,7 @@ pub(crate) struct LogColumnCache {
     columns: quick_cache::sync::Cache<LogColumnKey, Arc<LogColumn>, LogColumnWeigher>,
     /// Columns that were made ahead of searches, those that were dropped since among them.
     made_ahead: quick_cache::sync::Cache<LogColumnKey, ()>,
-    read: ReadLately,
+    read: RecentColumns,
 }
 
 type LogColumnKey = (ChunkIdentity, Arc<LogColumnName>);
@@ -312,7 +312,7 @@ impl LogColumnCache {
     pub(crate) fn new(bytes: u64) -> Self {
         let columns = quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, bytes, LogColumnWeigher);
         let made_ahead = quick_cache::sync::Cache::with_weighter(ENTRIES_FIRST, AHEAD_MAX, UnitWeighter);
-        LogColumnCache { columns, made_ahead, read: ReadLately::default() }
+        LogColumnCache { columns, made_ahead, read: RecentColumns::default() }
     }
 
     pub(crate) fn get(&self, chunk: ChunkIdentity, name: &Arc<LogColumnName>) -> Option<Arc<LogColumn>> {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::catalog::{OpenIndex, now_ms};
 use crate::log_settings::RoutingSlots;
-use crate::partitions::{self, GivenIds, PartitionHold, PartitionLoad, SlotNodes, TimeSpan};
+use crate::partitions::{self, ExplicitIds, PartitionHold, PartitionLoad, SlotNodes, TimeSpan};
 use crate::placing::PlacedWrite;
 use crate::service::ElasticService;
 use crate::slot_picking::SlotChoices;
@@ -18,9 +18,9 @@ use crate::storage::{self, AddOutcome, AddedDocuments, StoredSource};
 use crate::writing::{HeldIndexes, RETRY_PAUSES, RETRY_TIME_MAX, WriteResult};
 use crate::{Error, unread};
 
-/// Place of a document in `logs` mode.
+/// Target of a document in `logs` mode.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LogPlace {
+pub(crate) struct LogTarget {
     /// Times of the document.
     pub(crate) times: Option<TimeSpan>,
 }
@@ -125,8 +125,8 @@ fn write_once(
                 outcomes.extend(prepared.refused.into_iter().map(|(at, error)| (at, Err(error))));
                 let nodes = storage::nodes_of(&service.node, share.hold.group()).unwrap_or_default();
                 let bytes = share.load(placed).bytes;
-                let (under_way, outcome) = service.loads.begin(&nodes, bytes);
-                added.push((prepared.added, under_way));
+                let (in_flight, outcome) = service.loads.begin(&nodes, bytes);
+                added.push((prepared.added, in_flight));
                 unsettled.push(outcome);
                 results.push(prepared.results);
                 sent.push(share);
@@ -208,7 +208,7 @@ impl PartitionShare {
     ) -> Result<Self, Error> {
         let loads = positions.iter().map(|at| load_of(placed[*at]));
         let load = loads.fold(PartitionLoad::default(), PartitionLoad::with);
-        let given: GivenIds = positions.iter().filter_map(|at| placed[*at].write.id.clone()).collect();
+        let given: ExplicitIds = positions.iter().filter_map(|at| placed[*at].write.id.clone()).collect();
         let hold = partitions::begin_write(service, index, shard, load, &given)?;
         let name = |at: &usize| (*at, placed[*at].write.id.clone().unwrap_or_else(|| hold.new_id()));
         let documents = positions.iter().map(name).collect();

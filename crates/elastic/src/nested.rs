@@ -142,9 +142,9 @@ pub(crate) fn add_inner_hits(
     }
 }
 
-/// Place of a nested object in its document.
+/// Position of a nested object in its document.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct NestedPlace {
+pub(crate) struct NestedPosition {
     pub(crate) path: String,
     pub(crate) offset: usize,
 }
@@ -164,7 +164,7 @@ pub(crate) fn part_hits(hit: &SearchHit, path: &str) -> Vec<SearchHit> {
         score: hit.score,
         matched: Vec::new(),
         sort: Vec::new(),
-        place: Some(NestedPlace { path: path.to_owned(), offset }),
+        place: Some(NestedPosition { path: path.to_owned(), offset }),
         collapsed: hit.collapsed.clone(),
         inner: Map::new(),
         row: None,

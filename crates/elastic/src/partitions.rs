@@ -17,14 +17,14 @@ use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use self::arriving::OTHERS_FOR;
-pub(crate) use self::arriving::{ArrivingHold, ArrivingIds, GivenIds};
+pub(crate) use self::arriving::{ArrivingHold, ArrivingIds, ExplicitIds};
 pub(crate) use self::changes::{SlotNodes, are_of, begin_drops, begin_write, complete_drops, expire, load};
 use crate::Error;
 use crate::catalog::{OpenIndex, PARTITION_PREFIX, random_text};
 use crate::log_settings::{PartitionLimits, RoutingSlots, ShardSet};
 use crate::service::ElasticService;
 use crate::small_sort::sort_few;
-use crate::storage::{self, PartitionPlace, StorageGroup, StoredSource};
+use crate::storage::{self, PartitionAddress, StorageGroup, StoredSource};
 
 /// Partitions that there may be, of all indexes. From then on those that take writes grow on.
 const PARTITIONS_MAX: usize = 20_000;
@@ -80,7 +80,7 @@ pub(crate) struct PartitionEntry {
     /// Number, unique among all partitions.
     number: u32,
     #[serde(flatten)]
-    place: PartitionPlace,
+    place: PartitionAddress,
     /// Number of its index.
     index: u32,
     shard: u32,
@@ -122,7 +122,7 @@ pub(crate) struct LogPartition {
     /// True if it takes no more documents; changed with the state.
     is_closed: AtomicBool,
     state: Mutex<PartitionState>,
-    /// Signalled when the last write under way has ended, or the partition was opened again.
+    /// Signalled when the last write in flight has ended, or the partition was opened again.
     is_idle: Condvar,
 }
 
@@ -131,13 +131,13 @@ struct PartitionState {
     entry: PartitionEntry,
     /// Documents that it has, or that are on their way.
     held: PartitionLoad,
-    /// Writes under way.
+    /// Writes in flight.
     writers: usize,
     /// True if there may be no more partitions, so that it is not closed.
     grows_on: bool,
 }
 
-/// Write under way, for which the drop of its partition waits.
+/// Write in flight, for which the drop of its partition waits.
 #[derive(Debug)]
 pub(crate) struct PartitionHold {
     partition: Arc<LogPartition>,
@@ -358,7 +358,7 @@ impl PartitionTable {
         &self,
         shard: u32,
         load: PartitionLoad,
-        given: &GivenIds,
+        given: &ExplicitIds,
         arriving: &Arc<ArrivingIds>,
         limits: &PartitionLimits,
         now_ms: u64,

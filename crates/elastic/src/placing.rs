@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::catalog::{IndexEntry, OpenIndex};
 use crate::dated_names::with_dates;
 use crate::fields::all_at;
-use crate::log_writes::LogPlace;
+use crate::log_writes::LogTarget;
 use crate::mapping::{FieldRoom, LenientFit};
 use crate::names::NameDemand;
 use crate::request::check_tree;
@@ -24,7 +24,7 @@ pub(crate) struct PlacedWrite {
     pub(crate) index: OpenIndex,
     pub(crate) write: SingleWrite,
     /// Place of a document in `logs` mode.
-    pub(crate) log: Option<LogPlace>,
+    pub(crate) log: Option<LogTarget>,
 }
 
 /// Finder of the places of the writes of one request. It remembers the indexes that it found, and copies of
@@ -127,7 +127,7 @@ impl<'d> WritePlacer<'d> {
 
     /// Place of a document in `logs` mode, and the reason for which a field is ignored, if one is. Such
     /// documents are counted, and none is refused.
-    fn place_log(&mut self, index: &OpenIndex, document: &Map<String, Value>) -> (LogPlace, Option<String>) {
+    fn place_log(&mut self, index: &OpenIndex, document: &Map<String, Value>) -> (LogTarget, Option<String>) {
         let fitted = self.copy_of(index, || index.live.observed.entry(&index.entry).mappings.clone());
         let FittedMapping { mappings, room, .. } = fitted;
         let room = room.get_or_insert_with(|| FieldRoom::of(mappings, &index.entry.settings));
@@ -139,7 +139,7 @@ impl<'d> WritePlacer<'d> {
             self.service.node.metrics().count(CountedMetric::LogDocumentsIgnored);
         }
         let reason = ignored.into_iter().map(|(_, reason)| reason).next();
-        (LogPlace { times: time_bounds::of_document(index, document) }, reason)
+        (LogTarget { times: time_bounds::of_document(index, document) }, reason)
     }
 
     /// Copy of the mapping of an index, the one that is there or a new one.

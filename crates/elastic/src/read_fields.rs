@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::aggregations::AskedAggregation;
+use crate::aggregations::RequestedAggregation;
 use crate::mapping::{field_at, searched_at};
 use crate::query::SearchQuery;
 use crate::searched_form::copied_to;
@@ -91,7 +91,7 @@ impl ReadFields {
     }
 
     /// Adds the fields of aggregations.
-    pub(crate) fn add_aggregations(&mut self, mappings: &Map<String, Value>, asked: &[AskedAggregation]) {
+    pub(crate) fn add_aggregations(&mut self, mappings: &Map<String, Value>, asked: &[RequestedAggregation]) {
         for one in asked {
             match one.fields() {
                 Some(fields) => fields.iter().for_each(|field| self.add(mappings, field)),

@@ -24,7 +24,7 @@ use self::owners::make_room;
 use crate::Error;
 use crate::catalog::{OpenIndex, now_ms, random_text};
 use crate::fields::names_of;
-use crate::hit_scan::{HitScan, HitSink, VisitPlace, VisitedDocument, searched};
+use crate::hit_scan::{HitScan, HitSink, VisitCursor, VisitedDocument, searched};
 use crate::kept_hits::{self, HitRank, HitStart, KeptSpan};
 use crate::query::text_of;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
@@ -105,7 +105,7 @@ struct ScrollState {
 /// Place that a scroll has reached.
 enum ScrollPosition {
     /// In the order in which the store has the documents: after this one.
-    Place(VisitPlace),
+    Place(VisitCursor),
     /// In another order.
     Rank {
         /// Last hit that was given.
@@ -126,7 +126,7 @@ struct PageSink<'s> {
     memory: &'s QueryMemory,
     hits: Vec<SearchHit>,
     /// Place of the last hit of a full page.
-    last: Option<VisitPlace>,
+    last: Option<VisitCursor>,
     /// True to count the hits after the page.
     counts: bool,
     total: u64,
@@ -186,8 +186,8 @@ impl ScrollState {
         let is_placed = is_placed && request.boosts.is_empty() && !indexes.iter().any(is_hidden);
         let seq_nos =
             || -> Vec<i64> { indexes.iter().map(|index| seq_no_end(service, index, is_placed)).collect() };
-        // Writes that are under way are waited for, if the order is not that of the store.
-        let seq_nos_end = if is_placed { seq_nos() } else { pool::wait_without_place(seq_nos) };
+        // Writes that are in flight are waited for, if the order is not that of the store.
+        let seq_nos_end = if is_placed { seq_nos() } else { pool::wait_without_slot(seq_nos) };
         let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(service, &request, None) };
         // Logs are counted by their columns, and not with the documents of the page, if they have to be read
         // for nothing else.
@@ -265,7 +265,7 @@ impl ScrollState {
     fn page_after(
         &mut self,
         service: &ElasticService,
-        after: Option<&VisitPlace>,
+        after: Option<&VisitCursor>,
         counts: bool,
     ) -> Result<Vec<SearchHit>, Error> {
         let memory = service.node.query_memory();
@@ -355,7 +355,7 @@ impl ScrollState {
 /// ones that a new owner gives are, and clocks differ.
 const AHEAD_US: i64 = 10_000_000;
 
-/// Sequence number of the first write after the beginning of a scroll. A document whose change is under way
+/// Sequence number of the first write after the beginning of a scroll. A document whose change is in flight
 /// would come twice in an order by its values: before and after the change.
 fn seq_no_end(service: &ElasticService, index: &OpenIndex, is_placed: bool) -> i64 {
     match index.typed {

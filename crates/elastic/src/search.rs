@@ -19,7 +19,7 @@ use crate::hit_scan::HitScan;
 use crate::index_admin::shards_of;
 use crate::kept_hits::{self, HitStart, KeptHits, KeptSpan};
 use crate::names::{self, NameOptions};
-use crate::nested::{NestedPlace, add_inner_hits};
+use crate::nested::{NestedPosition, add_inner_hits};
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::{ScanProgress, SearchPace};
 use crate::search_request::HitSearch;
@@ -46,7 +46,7 @@ pub(crate) struct SearchHit {
     pub(crate) matched: Vec<String>,
     pub(crate) sort: Vec<HitSortKey>,
     /// Place of a nested object that is shown as a hit.
-    pub(crate) place: Option<NestedPlace>,
+    pub(crate) place: Option<NestedPosition>,
     /// Field by which the hits were collapsed, and its value in this one.
     pub(crate) collapsed: Option<(String, Value)>,
     /// Hits that are shown inside of this one.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::aggregations::{self, AskedAggregation};
+use crate::aggregations::{self, RequestedAggregation};
 use crate::catalog::OpenIndex;
 use crate::collapse::HitCollapse;
 use crate::highlighting::HitHighlighting;
@@ -36,7 +36,7 @@ pub(crate) struct HitSearch {
     pub(crate) from: usize,
     pub(crate) size: usize,
     pub(crate) after: Option<Vec<Value>>,
-    pub(crate) aggregations: Vec<AskedAggregation>,
+    pub(crate) aggregations: Vec<RequestedAggregation>,
     pub(crate) form: HitForm,
     pub(crate) highlighting: Option<HitHighlighting>,
     pub(crate) routing: Option<Vec<String>>,

@@ -52,13 +52,13 @@ pub struct ElasticService {
     pub(crate) arriving: Arc<ArrivingIds>,
     /// Address of its own port, if it has one.
     pub(crate) port: Option<SocketAddr>,
-    /// Sender of the request under way: each is answered by a copy of the service.
+    /// Sender of the request in flight: each is answered by a copy of the service.
     pub(crate) caller: ElasticCaller,
     /// True once the sender has left.
     pub(crate) gone: Arc<AtomicBool>,
-    /// Memory of the answer under way, beside that of its searches.
+    /// Memory of the answer in flight, beside that of its searches.
     pub(crate) answer_memory: Arc<QueryMemory>,
-    /// Warnings of the answer under way.
+    /// Warnings of the answer in flight.
     warnings: Arc<Mutex<Vec<String>>>,
 }
 

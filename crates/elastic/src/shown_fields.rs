@@ -12,7 +12,7 @@ use crate::query::text_of;
 use crate::sort_keys::HitSortKey;
 
 /// A field that is asked for, by its name or a pattern, with the format of its dates.
-pub(crate) type AskedField = (String, Option<String>);
+pub(crate) type RequestedField = (String, Option<String>);
 
 /// Types whose values are texts, whatever was sent.
 const TEXT_TYPES: [&str; 7] =
@@ -22,7 +22,7 @@ const TEXT_TYPES: [&str; 7] =
 ///
 /// # Errors
 /// One is a text without `fielddata`.
-pub(crate) fn check_doc_fields(asked: &[AskedField], mappings: &Map<String, Value>) -> Result<(), Error> {
+pub(crate) fn check_doc_fields(asked: &[RequestedField], mappings: &Map<String, Value>) -> Result<(), Error> {
     for (name, _) in asked {
         let Some((definition, _)) = field_at(mappings, name) else { continue };
         let is_text = kind_of(type_of(definition)) == FieldValueKind::Text;
@@ -38,7 +38,7 @@ pub(crate) fn check_doc_fields(asked: &[AskedField], mappings: &Map<String, Valu
 
 /// Values of the fields that are asked for: sorted, and each once, as `docvalue_fields` has them.
 pub(crate) fn doc_values(
-    asked: &[AskedField],
+    asked: &[RequestedField],
     mappings: &Map<String, Value>,
     document: &Map<String, Value>,
 ) -> Map<String, Value> {
@@ -62,7 +62,7 @@ pub(crate) fn doc_values(
 /// Values of the fields that are asked for: in the order of the document, and those of nested objects by
 /// their objects, as `fields` has them.
 pub(crate) fn values(
-    asked: &[AskedField],
+    asked: &[RequestedField],
     mappings: &Map<String, Value>,
     document: &Map<String, Value>,
 ) -> Map<String, Value> {
@@ -105,7 +105,7 @@ struct MappedField<'m> {
 
 /// The fields of an index that are asked for.
 fn each<'m>(
-    asked: &'m [AskedField],
+    asked: &'m [RequestedField],
     mappings: &'m Map<String, Value>,
 ) -> impl Iterator<Item = MappedField<'m>> {
     asked.iter().flat_map(move |(pattern, format)| {

@@ -66,7 +66,7 @@ pub(crate) fn pick(candidates: &[SlotCandidate], drawn: u64) -> Option<u32> {
     Some(if second.cost_s < first.cost_s { second.slot } else { first.slot })
 }
 
-/// Writes that are under way to sets of nodes, and the times that earlier ones took.
+/// Writes that are in flight to sets of nodes, and the times that earlier ones took.
 #[derive(Debug, Default)]
 pub(crate) struct WriteLoads(Mutex<BTreeMap<ReplicaNodes, ReplicaSetLoad>>);
 
@@ -74,7 +74,7 @@ pub(crate) struct WriteLoads(Mutex<BTreeMap<ReplicaNodes, ReplicaSetLoad>>);
 struct ReplicaSetLoad {
     /// Number of the next write.
     next: u64,
-    /// Beginnings and bytes of writes under way, by their numbers: the oldest first.
+    /// Beginnings and bytes of writes in flight, by their numbers: the oldest first.
     running: BTreeMap<u64, (Instant, u64)>,
     times: Option<ReplicaSetTimes>,
     failures: Option<ReplicaSetFailures>,
@@ -144,9 +144,9 @@ impl ReplicaSetLoad {
 }
 
 impl WriteLoads {
-    /// Notes a write that begins. It is under way until the first result is dropped; the second one takes its
+    /// Notes a write that begins. It is in flight until the first result is dropped; the second one takes its
     /// outcome.
-    pub(crate) fn begin(self: &Arc<Self>, nodes: &[u16], bytes: u64) -> (WriteUnderWay, WriteToSettle) {
+    pub(crate) fn begin(self: &Arc<Self>, nodes: &[u16], bytes: u64) -> (InFlightWrite, WriteToSettle) {
         let now = Instant::now();
         let mut sets = self.0.lock();
         if sets.len() >= SETS_MAX {
@@ -159,7 +159,7 @@ impl WriteLoads {
         let took = Arc::new(OnceLock::new());
         let (loads, nodes) = (Arc::clone(self), nodes.to_vec());
         let settled = WriteToSettle { loads, nodes: nodes.clone(), bytes, took: Arc::clone(&took) };
-        (WriteUnderWay { loads: Arc::clone(self), nodes, number, took }, settled)
+        (InFlightWrite { loads: Arc::clone(self), nodes, number, took }, settled)
     }
 
     /// The candidate that a slot is, whose documents go to these sets of nodes.
@@ -189,9 +189,9 @@ impl WriteLoads {
     }
 }
 
-/// A write under way to a set of nodes.
+/// A write in flight to a set of nodes.
 #[derive(Debug)]
-pub(crate) struct WriteUnderWay {
+pub(crate) struct InFlightWrite {
     loads: Arc<WriteLoads>,
     nodes: ReplicaNodes,
     number: u64,
@@ -199,7 +199,7 @@ pub(crate) struct WriteUnderWay {
     took: Arc<OnceLock<Duration>>,
 }
 
-impl Drop for WriteUnderWay {
+impl Drop for InFlightWrite {
     fn drop(&mut self) {
         let now = Instant::now();
         let mut sets = self.loads.0.lock();
@@ -384,12 +384,12 @@ mod tests {
         assert_eq!(cost(&[&[5, 6]], 0), (0.0, false), "nothing is known of others");
         assert_eq!(cost(&[&[2, 0]], 5), (200.0, false), "half is forgotten");
         // 2,000 bytes on their way to nodes 1 and 2, twice those of a write, also slow node 1 of another set.
-        let (under_way, _) = loads.begin(&[1, 2], 2_000);
+        let (in_flight, _) = loads.begin(&[1, 2], 2_000);
         assert_eq!(cost(&[&[0, 1]], 0), (300.0, false));
         assert_eq!(cost(&[&[1, 2]], 0), (300.0, false));
         assert!(cost(&[&[1, 2]], 1).1, "four times the usual time is over");
         assert!(!cost(&[&[0, 1]], 1).1, "the answer of another set is not owed by this one");
-        drop(under_way);
+        drop(in_flight);
         assert!(!cost(&[&[1, 2]], 1).1);
     }
 
@@ -440,15 +440,15 @@ mod tests {
     fn the_time_of_a_write_that_fails_is_not_counted() {
         let loads = Arc::new(WriteLoads::default());
         for (has_failed, knows_time) in [(true, false), (false, true)] {
-            let (under_way, outcome) = loads.begin(&[1], 10);
-            drop(under_way);
+            let (in_flight, outcome) = loads.begin(&[1], 10);
+            drop(in_flight);
             outcome.settle(has_failed);
             let sets = loads.0.lock();
             let set = &sets[&vec![1_u16]];
             assert_eq!(set.times.is_some(), knows_time);
             assert!(set.failures.is_some() && set.running.is_empty());
         }
-        let (_under_way, outcome) = loads.begin(&[2], 10);
+        let (_in_flight, outcome) = loads.begin(&[2], 10);
         outcome.settle(false);
         assert!(loads.0.lock()[&vec![2_u16]].times.is_none(), "its time is not known yet");
     }

@@ -42,7 +42,8 @@ use millrace_store::{
 
 use self::areas::area_bits;
 pub(crate) use self::areas::{
-    PartitionPlace, keep_partitions_apart, newest_write, nodes_of, nodes_of_area, spread_areas, store_status,
+    PartitionAddress, keep_partitions_apart, newest_write, nodes_of, nodes_of_area, spread_areas,
+    store_status,
 };
 pub(crate) use self::chunks::{ChunkRow, GroupChunks};
 pub(crate) use self::drops::{drop_group, drop_groups, drop_waits, newest_version};
@@ -91,7 +92,7 @@ impl StorageGroup {
     }
 
     /// Group of a partition, by a number that is unique among the partitions.
-    pub(crate) const fn of_partition(number: u32, place: PartitionPlace) -> Self {
+    pub(crate) const fn of_partition(number: u32, place: PartitionAddress) -> Self {
         let low = area_bits(place.area) | (place.place as u32) << HOME_BITS;
         StorageGroup((number as u64) << 32 | low as u64)
     }
@@ -206,7 +207,7 @@ pub(crate) fn read_deadline() -> Instant {
     Instant::now() + READ_TIMEOUT
 }
 
-/// Write under way.
+/// Write in flight.
 type CommitReceiver = Receiver<Result<CommittedWrite, ClusterError>>;
 
 /// Writes documents of a client together, and waits until all are durable or refused; the outcomes have
@@ -556,7 +557,7 @@ mod tests {
         assert_ne!(StorageGroup::of_index(1).group(), StorageGroup::of_index(2).group());
         let owner = |group| bits(group).map(|bits| bits & ((1 << HOME_BITS) - 1));
         for place in (0..PLACES).filter(|place| is_free_place(*place)) {
-            let partition = |area| StorageGroup::of_partition(1, PartitionPlace { place, area });
+            let partition = |area| StorageGroup::of_partition(1, PartitionAddress { place, area });
             assert_eq!(owner(partition(0)), owner(StorageGroup::CATALOG));
             assert_ne!(bits(partition(0)), bits(StorageGroup::CATALOG), "place {place}");
             assert_eq!(owner(partition(5)), Some(area_bits(5)));

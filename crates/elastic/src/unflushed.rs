@@ -24,10 +24,10 @@ pub(crate) struct UnflushedState {
     /// Documents as searches see them, where that differs from the store: with `refresh_interval: -1`, an
     /// index shows its writes when it is refreshed.
     hidden: Mutex<HashMap<String, Option<StoredSource>>>,
-    /// True once the index is deleted. Writes are under way only while it is held for reading, so that none
+    /// True once the index is deleted. Writes are in flight only while it is held for reading, so that none
     /// comes after its documents are dropped.
     is_deleted: RwLock<bool>,
-    /// Writes under way, by the parity of the round in which they began.
+    /// Writes in flight, by the parity of the round in which they began.
     rounds: [RwLock<()>; 2],
     /// Number of the round.
     round: AtomicUsize,
@@ -39,7 +39,7 @@ pub(crate) struct UnflushedState {
     pub(crate) observed: ObservedFields,
 }
 
-/// Write under way, for which the deletion of the index waits.
+/// Write in flight, for which the deletion of the index waits.
 #[derive(Debug)]
 pub(crate) struct WriteHold<'h> {
     is_deleted: RwLockReadGuard<'h, bool>,
@@ -64,7 +64,7 @@ impl UnflushedState {
         self.seq_no.load(Ordering::Relaxed)
     }
 
-    /// Has all writes refused that begin later; waits for those that are under way.
+    /// Has all writes refused that begin later; waits for those that are in flight.
     pub(crate) fn delete(&self) {
         *self.is_deleted.write() = true;
     }
@@ -172,7 +172,7 @@ mod tests {
             }
             let later = state.hold_deletion();
             assert_eq!(state.next_seq_no(), 8, "later writes go on");
-            assert!(!settled.is_finished(), "the earlier write is under way");
+            assert!(!settled.is_finished(), "the earlier write is in flight");
             drop(earlier);
             assert_eq!(settled.join().expect("the thread ends"), 8);
             assert!(!later.is_deleted());

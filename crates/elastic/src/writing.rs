@@ -303,7 +303,7 @@ fn is_refused(outcome: &Result<CommittedWrite, Error>) -> bool {
     matches!(outcome, Err(Error::Rejected(_) | Error::NotBegun(_)))
 }
 
-/// Indexes whose deletion waits for writes that are under way. One that is gone has an error in place of the
+/// Indexes whose deletion waits for writes that are in flight. One that is gone has an error in place of the
 /// guard.
 pub(crate) struct HeldIndexes<'a> {
     /// Guards by the states in memory that they are of: the writes of a request can have several of one

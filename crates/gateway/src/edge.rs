@@ -45,8 +45,8 @@ use millrace_access::{PortKind, RequestCaller};
 
 pub(crate) use self::admission::caller_of;
 pub(crate) use self::cors::shared_with;
-pub(crate) use self::credentials::{CredentialDesk, SHARED_KEYS};
 pub use self::credentials::{CredentialFiles, TokenKeySource};
+pub(crate) use self::credentials::{CurrentKeyring, SHARED_KEYS};
 pub(crate) use self::declared::DeclarationObstacle;
 pub use self::fault::EdgeNameFault;
 pub use self::group_header::GroupHeaders;

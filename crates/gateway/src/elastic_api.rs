@@ -3,7 +3,7 @@
 //!
 //! In a cluster, all requests go to the node that owns the documents of the service ([`ElasticService`]).
 
-mod places;
+mod slots;
 mod stream;
 
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ use millrace_node::{CancelOnDrop, Error};
 use millrace_store::WriterId;
 use tokio::runtime::Handle;
 
-use self::places::{RequestPlace, RequestPlaces};
+use self::slots::{RequestSlot, RequestSlots};
 use crate::access_log::ConnectionPeer;
 use crate::document_api::feed::writer_of;
 use crate::edge::{RequestGuard, attach_caller, caller_of, guard_elastic, person_prefix};
@@ -136,14 +136,14 @@ impl CountedGroups {
 pub(crate) struct ElasticApi {
     node: Arc<GatewayState>,
     service: Arc<ElasticService>,
-    places: RequestPlaces,
+    slots: RequestSlots,
 }
 
 impl ElasticApi {
     /// Creates the service of a node, with the address of its own port if it has one.
     pub(crate) fn new(node: Arc<GatewayState>, port: Option<SocketAddr>) -> Arc<Self> {
         let service = Arc::new(ElasticService::new(Arc::clone(node.node())).listening_at(port));
-        Arc::new(ElasticApi { node, service, places: RequestPlaces::new() })
+        Arc::new(ElasticApi { node, service, slots: RequestSlots::new() })
     }
 
     /// Drops what the lifecycles of data streams say to drop, again and again.
@@ -423,7 +423,7 @@ struct HeldRequest {
     /// Room of the body as this node has received it, if it is in memory elsewhere.
     _received: Option<Arc<BudgetReservation>>,
     _room: BudgetReservation,
-    _place: RequestPlace,
+    _slot: RequestSlot,
 }
 
 impl HeldRequest {
@@ -456,14 +456,14 @@ async fn operate(
     writer.map_or(Ok(()), |caller| admit_fed(api, caller, body.len()))?;
     room.work(ElasticService::work_kind(&shown), &body).await?;
     let scope = api.service.search_scope(&shown);
-    let place = api.places.take(shown.caller.client(), scope.as_ref());
-    let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, place);
-    let Ok(place) = waits.await else { return Err(Error::Overloaded) };
+    let slot = api.slots.take(shown.caller.client(), scope.as_ref());
+    let waits = tokio::time::timeout(api.node.settings().limits.bodies_wait, slot);
+    let Ok(slot) = waits.await else { return Err(Error::Overloaded) };
     let service = Arc::clone(&api.service);
     // A search ends when this future is dropped, since its client has left.
     let client = CancelOnDrop::default();
     let request = ElasticRequest { body: Vec::from(body), gone: Arc::clone(&client.gone), ..shown };
-    let held = HeldRequest { request, _received: received, _room: room, _place: place };
+    let held = HeldRequest { request, _received: received, _room: room, _slot: slot };
     let answer = move || held.answer(&service);
     let answer = match scope {
         Some(scope) => {

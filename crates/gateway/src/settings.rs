@@ -126,7 +126,7 @@ pub struct RequestLimits {
     pub sessions_bytes_max: u64,
     /// Time for which the answer to a stream with a key is kept.
     pub feed_keys_time: Duration,
-    /// Maximum number of keys of streams that are kept or under way.
+    /// Maximum number of keys of streams that are kept or in flight.
     pub feed_keys_max: usize,
 }
 

@@ -17,7 +17,7 @@ use millrace_store::Store;
 use crate::access_log::AccessLog;
 use crate::config_api::UploadSessions;
 use crate::document_api::feed::{AnsweredKeys, KeptKeyBounds};
-use crate::edge::CredentialDesk;
+use crate::edge::CurrentKeyring;
 use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
 use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
 use crate::quota::{ClientQuotas, DocumentTotals, UncommittedSize};
@@ -31,7 +31,7 @@ pub(crate) struct GatewayState {
     settings: Settings,
     sessions: UploadSessions,
     quotas: ClientQuotas,
-    credentials: Arc<CredentialDesk>,
+    credentials: Arc<CurrentKeyring>,
     budget: Arc<RequestBudget>,
     /// Limits of the data port, and of the deployment port.
     port_limits: [PortLimits; 2],
@@ -88,7 +88,7 @@ impl GatewayState {
                 |source| PortError::Sessions(StartError::Directory { path: sessions_dir, source }),
             )?,
             quotas: ClientQuotas::new(&settings),
-            credentials: Arc::new(CredentialDesk::load(settings.credentials.clone())?),
+            credentials: Arc::new(CurrentKeyring::load(settings.credentials.clone())?),
             budget,
             port_limits,
             access_log: access_log.transpose()?,
@@ -203,7 +203,7 @@ impl GatewayState {
     }
 
     /// Credentials that requests need.
-    pub(crate) fn credentials(&self) -> &Arc<CredentialDesk> {
+    pub(crate) fn credentials(&self) -> &Arc<CurrentKeyring> {
         &self.credentials
     }
 

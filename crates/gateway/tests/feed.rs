@@ -173,7 +173,7 @@ fn operations_keep_their_order_over_many_pieces() {
     }
 }
 
-/// An operation that is to be sent again stops the stream. Those that were under way with it were executed,
+/// An operation that is to be sent again stops the stream. Those that were in flight with it were executed,
 /// and do not count: the client sends them again, too.
 #[test]
 fn nothing_counts_after_an_operation_that_is_to_be_sent_again() {

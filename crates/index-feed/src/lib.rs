@@ -15,10 +15,10 @@
 //! 2. **A page replaces.** A record of the copy that the page does not have goes, or is looked up. So a
 //!    version that the store of a former owner had, and no other one, does not stay.
 //! 3. **Each copy has a time W for each bucket**: below it, the copy has what all replicas of the bucket
-//!    have. W advances only by [`FeedChange::Closed`]: when the owner looked at its buckets ([`OwnerLook`]),
-//!    it had no earlier write in flight, none that was given up, and all replicas were found equal. All other
-//!    changes of a bucket than new rows (late rows, drops, segments that arrive) take W back until the next
-//!    closing: another replica may not have them yet.
+//!    have. W advances only by [`FeedChange::Closed`]: when the owner reported on its buckets
+//!    ([`OwnerReport`]), it had no earlier write in flight, none that was given up, and all replicas were
+//!    found equal. All other changes of a bucket than new rows (late rows, drops, segments that arrive) take
+//!    W back until the next closing: another replica may not have them yet.
 //! 4. **Each source has a time of disorder for each bucket**: when its replica changed last other than by
 //!    new rows, or became one that its owner counts. A copy that follows reads since W if the disorder is not
 //!    after it and W is less than a day ago ([`SINCE_US`]), and else the whole bucket. A node that learns of
@@ -57,10 +57,10 @@
 mod follower;
 mod freshness;
 mod message;
+mod owner_report;
 pub mod records;
 mod session;
 mod source;
-mod standing;
 
 pub use follower::{CopyDefinition, FollowEffect, FollowProgress, IndexFeedFollower};
 pub use freshness::CopyFreshness;
@@ -68,8 +68,8 @@ pub use message::{
     BatchReceipt, CopyMarks, CopyNumber, FeedBatch, FeedChange, FeedCut, FeedPage, FeedRead, FeedReadScope,
     FeedRow, FollowRequest, FollowSession, OwnerPosition, PageContent, ReplicaMark, SourceRun,
 };
+pub use owner_report::{OwnedReplicaState, OwnerReport, ReportStart};
 pub use source::{AdoptedState, FeedQueueSize, IndexFeedSource};
-pub use standing::{BucketStanding, LookBeginning, OwnerLook};
 
 /// Time by which closings are behind the clock of the owner, in microseconds.
 pub const MARGIN_US: u64 = 60_000_000;

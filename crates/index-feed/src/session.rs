@@ -11,7 +11,7 @@ use crate::{BATCH_BYTES, BATCHES_IN_FLIGHT, QUEUE_BYTES, QUEUE_ROWS};
 /// Maximum number of rows that may come to a bucket while a page of it is read; with more it is read again.
 const ROWS_BESIDE_READ: usize = 4096;
 
-/// Maximum number of reads that are under way for a follower.
+/// Maximum number of reads that are in flight for a follower.
 const READS_MAX: usize = 4096;
 
 /// Followed buckets of a session, and its queue. What was handed out stays until it was confirmed.

@@ -10,8 +10,8 @@ use crate::message::{
     BatchReceipt, FeedBatch, FeedChange, FeedCut, FeedRead, FeedRow, FollowRequest, FollowSession,
     OwnerPosition, PageContent, SourceRun,
 };
+use crate::owner_report::{OwnedReplicaState, OwnerReport, ReportStart};
 use crate::session::SourceSession;
-use crate::standing::{BucketStanding, LookBeginning, OwnerLook};
 
 /// Cluster state that a node with documents acts by, as its feed needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,9 +37,9 @@ pub struct FeedQueueSize {
 /// of writes come from. The caller keeps to this order:
 ///
 /// - [`IndexFeedSource::committed`] when the node's own store has a row, before the write is acknowledged.
-/// - [`IndexFeedSource::begin_look`], a look at what the node owns, and [`IndexFeedSource::adopt`] before
-///   [`IndexFeedSource::close`] and [`IndexFeedSource::position`], one look at a time; these two only if the
-///   cluster state of the look was confirmed after it.
+/// - [`IndexFeedSource::begin_report`], a report on what the node owns, and [`IndexFeedSource::adopt`] before
+///   [`IndexFeedSource::close`] and [`IndexFeedSource::position`], one report at a time; these two only if
+///   the cluster state of the report was confirmed after it.
 #[derive(Debug)]
 pub struct IndexFeedSource<B> {
     run: SourceRun,
@@ -54,8 +54,8 @@ pub struct IndexFeedSource<B> {
     disturbances: u64,
     /// Number of the last one that concerned all buckets.
     disturbed: u64,
-    /// Beginning of the last look at the owned buckets.
-    looked: LookBeginning,
+    /// Start of the last report on the owned buckets.
+    reported: ReportStart,
     /// Time of the newest drop: earlier rows may be dropped already.
     dropped: Timestamp,
     sessions: BTreeMap<NodeKey, SourceSession<B>>,
@@ -67,26 +67,26 @@ pub struct IndexFeedSource<B> {
 /// A bucket of the node's store.
 #[derive(Debug, Default)]
 struct FedBucket {
-    /// Standing; `None` if the node does not own it.
-    standing: Option<BucketStanding>,
+    /// State of its replica; `None` if the node does not own it.
+    replica: Option<OwnedReplicaState>,
     /// Time of its last change other than by new rows; `None` for that of the source.
     disorder: Option<Timestamp>,
     /// Number of the disturbances of the source with its last one.
     disturbed: u64,
-    changes_under_way: usize,
+    changes_in_flight: usize,
 }
 
 impl FedBucket {
     fn is_whole(&self) -> bool {
-        self.standing >= Some(BucketStanding::Whole)
+        self.replica >= Some(OwnedReplicaState::Whole)
     }
 
-    /// True if all replicas have all versions that a closing by a look is about. A late row that came since
+    /// True if all replicas have all versions that a closing by a report is about. A late row that came since
     /// may be in flight still.
-    fn is_closed(&self, looked: LookBeginning) -> bool {
-        self.standing == Some(BucketStanding::Settled)
-            && self.changes_under_way == 0
-            && self.disturbed <= looked.disturbances
+    fn is_closed(&self, reported: ReportStart) -> bool {
+        self.replica == Some(OwnedReplicaState::Settled)
+            && self.changes_in_flight == 0
+            && self.disturbed <= reported.disturbances
     }
 }
 
@@ -101,7 +101,7 @@ impl<B: Clone> IndexFeedSource<B> {
             disorder: now,
             disturbances: 0,
             disturbed: 0,
-            looked: LookBeginning::default(),
+            reported: ReportStart::default(),
             dropped: now,
             sessions: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -119,18 +119,18 @@ impl<B: Clone> IndexFeedSource<B> {
         self.state.map_or(0, |state| state.version)
     }
 
-    /// Begins a look at the buckets that the node owns. `now` is read before.
-    pub fn begin_look(&self, now: Timestamp) -> LookBeginning {
-        LookBeginning { at: now, disturbances: self.disturbances }
+    /// Begins a report on the buckets that the node owns. `now` is read before.
+    pub fn begin_report(&self, now: Timestamp) -> ReportStart {
+        ReportStart { at: now, disturbances: self.disturbances }
     }
 
-    /// The node acts by a cluster state from now on, and has looked at the buckets that it owns by it;
+    /// The node acts by a cluster state from now on, and has reported on the buckets that it owns by it;
     /// `false`, and nothing changes, if it acts by a later one.
     ///
     /// Others may have settled without a version that it alone has: by a state from before the first one, by
     /// one in which it did not serve, or by one that it has not seen. After these, all of its replicas are in
     /// disorder since now.
-    pub fn adopt(&mut self, state: AdoptedState, look: &OwnerLook, now: Timestamp) -> bool {
+    pub fn adopt(&mut self, state: AdoptedState, report: &OwnerReport, now: Timestamp) -> bool {
         let is_continued = match self.state {
             Some(known) if known.version > state.version => return false,
             Some(known) if known.version == state.version => true,
@@ -141,22 +141,22 @@ impl<B: Clone> IndexFeedSource<B> {
             self.disturb_all(now);
         }
         self.state = Some(state);
-        self.looked = look.beginning;
-        let owned = &look.standings;
-        let former = self.buckets.iter().filter(|(_, fed)| fed.standing.is_some());
+        self.reported = report.start;
+        let owned = &report.replicas;
+        let former = self.buckets.iter().filter(|(_, fed)| fed.replica.is_some());
         let lost = former.map(|(bucket, _)| *bucket).filter(|bucket| !owned.contains_key(bucket));
         let lost: Vec<BucketId> = lost.collect();
         for bucket in lost {
-            self.buckets.entry(bucket).or_default().standing = None;
+            self.buckets.entry(bucket).or_default().replica = None;
             self.end(bucket);
             self.note_completeness(bucket);
         }
         // Buckets without a time or a change would stay for as long as the process runs.
         self.buckets
-            .retain(|_, fed| fed.standing.is_some() || fed.disorder.is_some() || fed.changes_under_way > 0);
-        for (bucket, standing) in owned {
-            self.buckets.entry(*bucket).or_default().standing = Some(*standing);
-            if *standing == BucketStanding::Incomplete {
+            .retain(|_, fed| fed.replica.is_some() || fed.disorder.is_some() || fed.changes_in_flight > 0);
+        for (bucket, replica) in owned {
+            self.buckets.entry(*bucket).or_default().replica = Some(*replica);
+            if *replica == OwnedReplicaState::Incomplete {
                 self.end(*bucket);
             }
             self.note_completeness(*bucket);
@@ -177,7 +177,7 @@ impl<B: Clone> IndexFeedSource<B> {
         let is_incomplete = self
             .buckets
             .get(&bucket)
-            .is_some_and(|fed| fed.standing.is_some() && !(fed.is_whole() && fed.changes_under_way == 0));
+            .is_some_and(|fed| fed.replica.is_some() && !(fed.is_whole() && fed.changes_in_flight == 0));
         match is_incomplete {
             true => self.incomplete.insert(bucket),
             false => self.incomplete.remove(&bucket),
@@ -265,7 +265,7 @@ impl<B: Clone> IndexFeedSource<B> {
     pub fn changing(&mut self, buckets: &[BucketId], now: Timestamp) {
         for bucket in buckets {
             self.disturb(*bucket, now);
-            self.buckets.entry(*bucket).or_default().changes_under_way += 1;
+            self.buckets.entry(*bucket).or_default().changes_in_flight += 1;
             self.note_completeness(*bucket);
             self.sessions.values_mut().for_each(|session| session.void_reads(*bucket));
         }
@@ -276,7 +276,7 @@ impl<B: Clone> IndexFeedSource<B> {
         for bucket in buckets {
             self.disturb(*bucket, now);
             let fed = self.buckets.entry(*bucket).or_default();
-            fed.changes_under_way = fed.changes_under_way.saturating_sub(1);
+            fed.changes_in_flight = fed.changes_in_flight.saturating_sub(1);
             for session in self.sessions.values_mut() {
                 session.void_reads(*bucket);
                 if session.followed.contains_key(bucket) {
@@ -288,17 +288,17 @@ impl<B: Clone> IndexFeedSource<B> {
         self.cut_those_over();
     }
 
-    /// Queues how far the followed buckets are complete: up to a margin before the last look, but for those
+    /// Queues how far the followed buckets are complete: up to a margin before the last report, but for those
     /// that were not settled then, or were disturbed since; and how many disturbances were counted. Called
-    /// every few seconds, if the cluster state was confirmed after the look.
+    /// every few seconds, if the cluster state was confirmed after the report.
     pub fn close(&mut self) {
         let (version, disturbances) = (self.version(), self.disturbances);
-        let (looked, until) = (self.looked, self.looked.closing());
-        let is_any_closed = self.disturbed <= looked.disturbances;
+        let (reported, until) = (self.reported, self.reported.closing());
+        let is_any_closed = self.disturbed <= reported.disturbances;
         let buckets = &self.buckets;
         for session in self.sessions.values_mut() {
             let is_held = |bucket: &&BucketId| {
-                !(is_any_closed && buckets.get(bucket).is_some_and(|bucket| bucket.is_closed(looked)))
+                !(is_any_closed && buckets.get(bucket).is_some_and(|bucket| bucket.is_closed(reported)))
             };
             let held: BTreeSet<BucketId> = session.followed.keys().filter(is_held).copied().collect();
             if !session.followed.is_empty() {
@@ -365,7 +365,7 @@ impl<B: Clone> IndexFeedSource<B> {
     /// Notes that the store is about to be read for a follower; `false` if it need not be. While segments
     /// arrive a page would not count: the follower asks again when they have.
     pub fn begin_read(&mut self, follower: NodeKey, read: FeedRead) -> bool {
-        let is_changing = self.buckets.get(&read.bucket).is_some_and(|bucket| bucket.changes_under_way > 0);
+        let is_changing = self.buckets.get(&read.bucket).is_some_and(|bucket| bucket.changes_in_flight > 0);
         let session = self.session_of(follower, read.session).filter(|_| !is_changing);
         session.is_some_and(|session| session.begin_read(read))
     }

@@ -13,7 +13,7 @@
 //! 4. Moves are exchanged for others of the same number as long as the bytes on the nodes become more even.
 
 use crate::grid::PlacementGrid;
-use crate::node::NodeStanding;
+use crate::node::NodeAvailability;
 
 /// The moves that are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +50,10 @@ pub(crate) fn balance(grid: &mut PlacementGrid, scope: BalanceScope) {
 pub(crate) fn limit(grid: &PlacementGrid) -> Option<usize> {
     let (mut nodes, mut copies) = (0, 0);
     for (at, node) in grid.nodes.iter().enumerate() {
-        match node.standing {
-            NodeStanding::Takes => (nodes, copies) = (nodes + 1, copies + grid.load(at)),
-            NodeStanding::Sheds => copies += grid.load(at),
-            NodeStanding::Pauses | NodeStanding::Down => {}
+        match node.availability {
+            NodeAvailability::Takes => (nodes, copies) = (nodes + 1, copies + grid.load(at)),
+            NodeAvailability::Sheds => copies += grid.load(at),
+            NodeAvailability::Pauses | NodeAvailability::Down => {}
         }
     }
     (nodes > 0).then(|| copies.div_ceil(nodes))
@@ -62,14 +62,14 @@ pub(crate) fn limit(grid: &PlacementGrid) -> Option<usize> {
 /// Number of copies above the limit, over all nodes that take copies.
 pub(crate) fn excess(grid: &PlacementGrid) -> usize {
     let limit = limit(grid).unwrap_or(0);
-    let takes = |node: &usize| grid.nodes[*node].standing == NodeStanding::Takes;
+    let takes = |node: &usize| grid.nodes[*node].availability == NodeAvailability::Takes;
     (0..grid.nodes.len()).filter(takes).map(|node| grid.load(node).saturating_sub(limit)).sum()
 }
 
 /// True if nodes are replaced: as many are filled as are emptied.
 fn swaps(grid: &PlacementGrid) -> bool {
     let emptied = (0..grid.nodes.len())
-        .filter(|node| grid.nodes[*node].standing == NodeStanding::Sheds && grid.load(*node) > 0)
+        .filter(|node| grid.nodes[*node].availability == NodeAvailability::Sheds && grid.load(*node) > 0)
         .count();
     let filled = grid.nodes.iter().filter(|node| node.filling).count();
     emptied > 0 && filled >= emptied
@@ -86,36 +86,36 @@ impl Balancing<'_> {
     /// True if the scope has moves from one node to another.
     fn may_move(&self, from: usize, to: usize) -> bool {
         let nodes = &self.grid.nodes;
-        nodes[to].standing == NodeStanding::Takes
+        nodes[to].availability == NodeAvailability::Takes
             && from != to
-            && match (nodes[from].standing, self.scope) {
-                (NodeStanding::Pauses | NodeStanding::Down, _) => false,
+            && match (nodes[from].availability, self.scope) {
+                (NodeAvailability::Pauses | NodeAvailability::Down, _) => false,
                 // A node that replaces another one gets all that it had, so that no third one takes part.
-                (NodeStanding::Sheds, BalanceScope::Filling) => nodes[to].filling || !self.swaps,
-                (NodeStanding::Sheds, _) => true,
-                (NodeStanding::Takes, BalanceScope::Required) => false,
-                (NodeStanding::Takes, BalanceScope::Filling) => nodes[to].filling,
-                (NodeStanding::Takes, BalanceScope::Rebalance) => true,
+                (NodeAvailability::Sheds, BalanceScope::Filling) => nodes[to].filling || !self.swaps,
+                (NodeAvailability::Sheds, _) => true,
+                (NodeAvailability::Takes, BalanceScope::Required) => false,
+                (NodeAvailability::Takes, BalanceScope::Filling) => nodes[to].filling,
+                (NodeAvailability::Takes, BalanceScope::Rebalance) => true,
             }
     }
 
     /// Nodes with a surplus: those to be emptied first, then those with the most copies.
     fn sources(&self) -> Vec<usize> {
         let load = |node: usize| self.grid.load(node);
-        let is_source = |node: &usize| match self.grid.nodes[*node].standing {
-            NodeStanding::Sheds => load(*node) > 0,
-            NodeStanding::Takes => self.scope != BalanceScope::Required && load(*node) > self.limit,
-            NodeStanding::Pauses | NodeStanding::Down => false,
+        let is_source = |node: &usize| match self.grid.nodes[*node].availability {
+            NodeAvailability::Sheds => load(*node) > 0,
+            NodeAvailability::Takes => self.scope != BalanceScope::Required && load(*node) > self.limit,
+            NodeAvailability::Pauses | NodeAvailability::Down => false,
         };
         let mut sources: Vec<usize> = (0..self.grid.nodes.len()).filter(is_source).collect();
-        let stays = |node: usize| self.grid.nodes[node].standing != NodeStanding::Sheds;
+        let stays = |node: usize| self.grid.nodes[node].availability != NodeAvailability::Sheds;
         sources.sort_by_key(|node| (stays(*node), usize::MAX - load(*node), *node));
         sources
     }
 
     /// True if a node has room below the limit.
     fn has_room(&self, node: usize) -> bool {
-        self.grid.nodes[node].standing == NodeStanding::Takes && self.grid.load(node) < self.limit
+        self.grid.nodes[node].availability == NodeAvailability::Takes && self.grid.load(node) < self.limit
     }
 
     /// The cheapest move of a copy from one node to another: its slice, and the moves that it adds to the
@@ -205,13 +205,13 @@ impl Balancing<'_> {
     /// Moves what is left on nodes that are to be emptied to the nodes with the fewest copies.
     fn empty_the_rest(&mut self) {
         for from in 0..self.grid.nodes.len() {
-            if self.grid.nodes[from].standing != NodeStanding::Sheds {
+            if self.grid.nodes[from].availability != NodeAvailability::Sheds {
                 continue;
             }
             for slice in self.grid.slices_on(from).to_vec() {
                 let movable = self.grid.place(slice, from).is_some_and(|place| place.movable);
                 let takes = |to: &usize| {
-                    let stands = self.grid.nodes[*to].standing == NodeStanding::Takes;
+                    let stands = self.grid.nodes[*to].availability == NodeAvailability::Takes;
                     movable && stands && !self.grid.has_copy(slice, *to)
                 };
                 let cost = |to: &usize| {
@@ -263,7 +263,8 @@ impl Balancing<'_> {
 
     /// Moves another copy of the node instead of this one.
     fn exchange_copy(&mut self, slice: usize, from: usize, to: usize) -> bool {
-        if self.only_move(slice) != Some((from, to)) || self.grid.nodes[from].standing == NodeStanding::Sheds
+        if self.only_move(slice) != Some((from, to))
+            || self.grid.nodes[from].availability == NodeAvailability::Sheds
         {
             return false;
         }

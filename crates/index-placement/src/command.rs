@@ -56,7 +56,7 @@ pub enum PlacementCommand {
         /// Origin of the request.
         by: String,
     },
-    /// Begin no further moves. Those under way end, or are undone if they fail.
+    /// Begin no further moves. Those in progress end, or are undone if they fail.
     Stop,
     /// Move a copy to a node.
     Move {

@@ -6,8 +6,8 @@ use millrace_bucket::NodeKey;
 
 use crate::balance::{BalanceScope, balance};
 use crate::draft::{PlacementDraft, PlannerSabotage, is_replaced};
-use crate::grid::{GridPlace, GridSlice, PlacementGrid};
-use crate::node::NodeStanding;
+use crate::grid::{GridCopy, GridSlice, PlacementGrid};
+use crate::node::NodeAvailability;
 use crate::{
     ActivationUnit, CopyId, PlacedCopy, PlacedCopyState, PlacementReason, PlacementStep, RebalanceCause,
     SliceId,
@@ -56,8 +56,8 @@ impl PlacementDraft<'_> {
         let mut filled = BTreeSet::new();
         for moved in grid.moves() {
             let (from, to) = (&grid.nodes[moved.from], &grid.nodes[moved.to]);
-            let reason = match (from.standing, scope) {
-                (NodeStanding::Sheds, _) => PlacementReason::Retired,
+            let reason = match (from.availability, scope) {
+                (NodeAvailability::Sheds, _) => PlacementReason::Retired,
                 (_, BalanceScope::Filling) => PlacementReason::Empty,
                 _ => PlacementReason::Rebalance,
             };
@@ -90,11 +90,11 @@ impl PlacementDraft<'_> {
         }
     }
 
-    /// Positions of the copies of declared indexes, with what is under way at its target.
+    /// Positions of the copies of declared indexes, with what is in progress at its target.
     pub fn grid(&self, filling: &BTreeSet<NodeKey>) -> PlacementGrid {
-        let nodes = self.nodes.values().filter(|node| node.standing() != NodeStanding::Down);
-        let nodes =
-            nodes.map(|node| (node.key, node.standing(), node.group.as_slice(), filling.contains(&node.key)));
+        let nodes = self.nodes.values().filter(|node| node.availability() != NodeAvailability::Down);
+        let nodes = nodes
+            .map(|node| (node.key, node.availability(), node.group.as_slice(), filling.contains(&node.key)));
         let mut grid = PlacementGrid::new(nodes);
         for (number, index) in &self.table.indexes {
             if index.superseded || index.deferred {
@@ -102,7 +102,7 @@ impl PlacementDraft<'_> {
             }
             for (slice, copies) in (0..).zip(&index.slices) {
                 let id = SliceId { index: *number, slice };
-                let places: Vec<GridPlace> =
+                let places: Vec<GridCopy> =
                     self.planned(copies).filter_map(|copy| self.grid_place(&grid, copy)).collect();
                 let positions: Vec<NodeKey> = places.iter().map(|place| grid.nodes[place.node].key).collect();
                 let others = copies.iter().map(|copy| copy.node).filter(|node| !positions.contains(node));
@@ -114,11 +114,11 @@ impl PlacementDraft<'_> {
         grid
     }
 
-    fn grid_place(&self, grid: &PlacementGrid, copy: &PlacedCopy) -> Option<GridPlace> {
+    fn grid_place(&self, grid: &PlacementGrid, copy: &PlacedCopy) -> Option<GridCopy> {
         let request = self.table.requested.iter().find(|request| request.copy == copy.id);
         let node = grid.node(request.map_or(copy.node, |request| request.to))?;
         let movable = self.is_scannable(copy) && request.is_none();
-        Some(GridPlace { node, home: node, copy: Some(copy.id), movable })
+        Some(GridCopy { node, home: node, copy: Some(copy.id), movable })
     }
 
     /// Size of a copy, as far as its node has reported it.
@@ -130,13 +130,15 @@ impl PlacementDraft<'_> {
     /// Nodes that could take copies, have none, and are to be filled by themselves.
     fn empty_nodes(&mut self) -> BTreeSet<NodeKey> {
         let used: BTreeSet<NodeKey> = self.table.all_copies().map(|(_, copy)| copy.node).collect();
-        let takes =
-            |node: &NodeKey| self.nodes.get(node).map(|node| node.standing()) == Some(NodeStanding::Takes);
+        let takes = |node: &NodeKey| {
+            self.nodes.get(node).map(|node| node.availability()) == Some(NodeAvailability::Takes)
+        };
         let is_empty = |node: &NodeKey| takes(node) && !used.contains(node);
         // One that is away for a while is as it was when it comes back.
         let stays_empty = |node: &NodeKey| {
-            let standing = self.standing(*node);
-            standing.is_some_and(|standing| standing != NodeStanding::Sheds) && !self.has_staying(*node)
+            let availability = self.availability(*node);
+            availability.is_some_and(|availability| availability != NodeAvailability::Sheds)
+                && !self.has_staying(*node)
         };
         let unfilled: BTreeSet<NodeKey> = self.table.unfilled.iter().copied().filter(stays_empty).collect();
         let empty =
@@ -169,7 +171,7 @@ impl PlacementDraft<'_> {
         for request in requested {
             let (slice, to) = (request.slice(), request.to);
             let copies = self.table.copies(slice);
-            let takes = self.standing(to) == Some(NodeStanding::Takes);
+            let takes = self.availability(to) == Some(NodeAvailability::Takes);
             let stands = copies.iter().any(|copy| copy.id == request.copy && self.is_scannable(copy));
             let is_free =
                 !copies.iter().any(|copy| copy.node == to && copy.state != PlacedCopyState::Leaving);
@@ -192,7 +194,7 @@ impl PlacementDraft<'_> {
         intents.collect()
     }
 
-    /// Notes the number of moves that are under way or still to begin.
+    /// Notes the number of moves that are in progress or still to begin.
     fn count_moves(&mut self, intents: &[CopyIntent]) {
         let under_way = self.table.all_copies().filter(|(_, copy)| copy.replacing().is_some()).count();
         let to_begin = intents.iter().filter(|intent| intent.replacing.is_some()).count();
@@ -210,7 +212,7 @@ fn move_one_more(grid: &mut PlacementGrid) {
     for slice in 0..grid.slices.len() {
         let places = grid.slices[slice].places.clone();
         for place in places.iter().filter(|place| place.movable && place.node == place.home) {
-            let takes = |node: &usize| grid.nodes[*node].standing == NodeStanding::Takes;
+            let takes = |node: &usize| grid.nodes[*node].availability == NodeAvailability::Takes;
             let to = (0..grid.nodes.len()).filter(takes).find(|to| grid.fits(slice, Some(place.node), *to));
             if let Some(to) = to {
                 grid.shift(slice, place.node, to);

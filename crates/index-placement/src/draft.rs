@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use millrace_bucket::NodeKey;
 
-use crate::node::NodeStanding;
+use crate::node::NodeAvailability;
 use crate::{
     CopyId, CopyProgress, Error, ForgetReason, IndexNode, IndexNumber, LeaveReason, PlacedCopy,
     PlacedCopyState, PlacedIndex, PlacementSituation, PlacementStep, PlacementTable, SliceId,
@@ -56,14 +56,14 @@ impl<'a> PlacementDraft<'a> {
         false
     }
 
-    /// Standing of a node; `None` if it is not a node of the cluster.
-    pub fn standing(&self, node: NodeKey) -> Option<NodeStanding> {
-        self.nodes.get(&node).map(|node| node.standing())
+    /// Availability of a node; `None` if it is not a node of the cluster.
+    pub fn availability(&self, node: NodeKey) -> Option<NodeAvailability> {
+        self.nodes.get(&node).map(|node| node.availability())
     }
 
     /// True if the node answers scans at present.
     pub fn serves(&self, node: NodeKey) -> bool {
-        matches!(self.standing(node), Some(NodeStanding::Takes | NodeStanding::Sheds))
+        matches!(self.availability(node), Some(NodeAvailability::Takes | NodeAvailability::Sheds))
     }
 
     /// True if the copy is made, and its node reports that it can be scanned.
@@ -141,8 +141,8 @@ impl<'a> PlacementDraft<'a> {
         let Some(node) = self.nodes.get(&copy.node) else {
             return CopyVerdict::Forgotten(ForgetReason::NodeRemoved);
         };
-        let standing = node.standing();
-        if standing == NodeStanding::Down {
+        let availability = node.availability();
+        if availability == NodeAvailability::Down {
             // A ready copy is kept: the node may come back before it has been replaced.
             return match copy.is_ready() {
                 true => CopyVerdict::Stays,
@@ -158,7 +158,7 @@ impl<'a> PlacementDraft<'a> {
             (Some(CopyProgress::Failed(reason)), _) => {
                 CopyVerdict::Leaves(LeaveReason::Failed(reason.clone()))
             }
-            _ if copy.is_made() && standing == NodeStanding::Sheds => {
+            _ if copy.is_made() && availability == NodeAvailability::Sheds => {
                 CopyVerdict::Leaves(LeaveReason::NodeLeaves)
             }
             _ => CopyVerdict::Stays,
@@ -183,7 +183,7 @@ impl<'a> PlacementDraft<'a> {
                     // A move counts as the copy that serves until it has ended.
                     let serving =
                         copies.iter().find(|other| Some(other.id) == copy.replacing()).unwrap_or(copy);
-                    let stays = draft.standing(copy.node) != Some(NodeStanding::Sheds);
+                    let stays = draft.availability(copy.node) != Some(NodeAvailability::Sheds);
                     let load = loads.get(&copy.node).copied().unwrap_or(0);
                     let beside = draft.beside(copy, &planned);
                     (
@@ -217,12 +217,12 @@ impl<'a> PlacementDraft<'a> {
             .count()
     }
 
-    /// Copies that a slice has when everything that is under way has ended.
+    /// Copies that a slice has when everything that is in flight has ended.
     pub fn planned<'c>(&'c self, copies: &'c [PlacedCopy]) -> impl Iterator<Item = &'c PlacedCopy> {
         copies.iter().filter(|copy| {
-            let standing = self.standing(copy.node);
+            let availability = self.availability(copy.node);
             copy.state != PlacedCopyState::Leaving
-                && standing.is_some_and(|standing| standing != NodeStanding::Down)
+                && availability.is_some_and(|availability| availability != NodeAvailability::Down)
                 && !is_replaced(copies, copy.id)
         })
     }
@@ -232,7 +232,7 @@ impl<'a> PlacementDraft<'a> {
         self.each_slice(|draft, slice, copies| {
             let Some(index) = draft.index(slice.index) else { return };
             let wanted = usize::from(index.copies);
-            let is_down = |copy: &PlacedCopy| draft.standing(copy.node) == Some(NodeStanding::Down);
+            let is_down = |copy: &PlacedCopy| draft.availability(copy.node) == Some(NodeAvailability::Down);
             let ready = copies.iter().filter(|copy| copy.is_ready() && !is_down(copy));
             if ready.count() < wanted {
                 return;

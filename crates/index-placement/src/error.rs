@@ -148,7 +148,7 @@ pub enum Error {
         moves_left: u64,
     },
     /// A rebalance was to be stopped, and none runs.
-    #[error("a rebalance is not under way")]
+    #[error("a rebalance is not in progress")]
     NotRebalancing,
     /// A declaration has a number that it cannot have.
     #[error("index '{name}': {reason}")]

@@ -3,10 +3,10 @@
 use millrace_bucket::NodeKey;
 
 use crate::groups::GroupShares;
-use crate::node::NodeStanding;
+use crate::node::NodeAvailability;
 use crate::{CopyId, SliceId};
 
-/// Copies by slices and nodes, as they are when all that is under way has ended. Nodes and slices are known
+/// Copies by slices and nodes, as they are when all that is in flight has ended. Nodes and slices are known
 /// by their positions in these lists.
 pub(crate) struct PlacementGrid {
     pub nodes: Vec<GridNode>,
@@ -19,7 +19,7 @@ pub(crate) struct PlacementGrid {
 
 pub(crate) struct GridNode {
     pub key: NodeKey,
-    pub standing: NodeStanding,
+    pub availability: NodeAvailability,
     /// True if it had no copies, so that copies may move onto it without a rebalance that was asked for.
     pub filling: bool,
     groups: Vec<usize>,
@@ -32,14 +32,14 @@ pub(crate) struct GridSlice {
     /// Size of one copy.
     pub bytes: u64,
     /// Positions of its copies.
-    pub places: Vec<GridPlace>,
+    pub places: Vec<GridCopy>,
     /// Nodes that hold files of it which are to be unlinked: they get a copy only afterwards.
     pub blocked: Vec<NodeKey>,
 }
 
-/// Position of a copy.
+/// A copy, at its position in the grid.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct GridPlace {
+pub(crate) struct GridCopy {
     pub node: usize,
     /// The node that has it at present.
     pub home: usize,
@@ -59,14 +59,21 @@ pub(crate) struct GridMove {
 }
 
 impl PlacementGrid {
-    /// A grid without copies of nodes, each with its standing and the path of its groups.
-    pub fn new<'a>(nodes: impl Iterator<Item = (NodeKey, NodeStanding, &'a [u16], bool)> + Clone) -> Self {
-        let counts = |standing| matches!(standing, NodeStanding::Takes | NodeStanding::Pauses);
-        let paths = nodes.clone().map(|(_, standing, path, _)| (path, counts(standing)));
+    /// A grid without copies of nodes, each with its availability and the path of its groups.
+    pub fn new<'a>(
+        nodes: impl Iterator<Item = (NodeKey, NodeAvailability, &'a [u16], bool)> + Clone,
+    ) -> Self {
+        let counts =
+            |availability| matches!(availability, NodeAvailability::Takes | NodeAvailability::Pauses);
+        let paths = nodes.clone().map(|(_, availability, path, _)| (path, counts(availability)));
         let (shares, of_nodes) = GroupShares::new(paths);
         let nodes = nodes.zip(of_nodes);
-        let nodes =
-            nodes.map(|((key, standing, _, filling), groups)| GridNode { key, standing, filling, groups });
+        let nodes = nodes.map(|((key, availability, _, filling), groups)| GridNode {
+            key,
+            availability,
+            filling,
+            groups,
+        });
         let nodes: Vec<GridNode> = nodes.collect();
         let (on, bytes) = (vec![Vec::new(); nodes.len()], vec![0; nodes.len()]);
         PlacementGrid { nodes, slices: Vec::new(), on, bytes, shares }
@@ -88,7 +95,7 @@ impl PlacementGrid {
 
     /// Adds a copy that does not exist yet.
     pub fn add_copy(&mut self, slice: usize, node: usize) {
-        let place = GridPlace { node, home: node, copy: None, movable: false };
+        let place = GridCopy { node, home: node, copy: None, movable: false };
         self.slices[slice].places.push(place);
         self.on[node].push(slice);
         self.bytes[node] += self.slices[slice].bytes;
@@ -113,7 +120,7 @@ impl PlacementGrid {
         self.slices[slice].places.iter().any(|place| place.node == node)
     }
 
-    pub fn place(&self, slice: usize, node: usize) -> Option<&GridPlace> {
+    pub fn place(&self, slice: usize, node: usize) -> Option<&GridCopy> {
         self.slices[slice].places.iter().find(|place| place.node == node)
     }
 
@@ -159,7 +166,7 @@ impl PlacementGrid {
         for slice in 0..self.slices.len() {
             while self.slices[slice].places.len() < self.slices[slice].copies {
                 let takes = |node: &usize| {
-                    self.nodes[*node].standing == NodeStanding::Takes && !self.has_copy(slice, *node)
+                    self.nodes[*node].availability == NodeAvailability::Takes && !self.has_copy(slice, *node)
                 };
                 let cost = |node: &usize| {
                     let key = self.nodes[*node].key;
@@ -194,12 +201,12 @@ impl PlacementGrid {
     fn crowded_place(&self, slice: usize) -> Option<(usize, usize, CopyId)> {
         let movable = self.slices[slice].places.iter().filter(|place| place.movable);
         let crowded = movable.filter_map(|place| Some((place, self.crowded(slice, place.node)?)));
-        let stays = |node: usize| self.nodes[node].standing != NodeStanding::Sheds;
+        let stays = |node: usize| self.nodes[node].availability != NodeAvailability::Sheds;
         let mut crowded: Vec<_> = crowded.collect();
         crowded.sort_by_key(|(place, _)| (stays(place.node), usize::MAX - self.load(place.node), place.node));
         crowded.into_iter().find_map(|(place, group)| {
             let fits = |node: &usize| {
-                self.nodes[*node].standing == NodeStanding::Takes
+                self.nodes[*node].availability == NodeAvailability::Takes
                     && !self.nodes[*node].groups.contains(&group)
                     && self.fits(slice, Some(place.node), *node)
             };

@@ -23,7 +23,7 @@
 //!
 //! A move makes a new copy, by files from a ready one or from the documents. When its node reports that it
 //! has caught up, the table says *ready*, and the copy that it replaces is *leaving*: it answers scans that
-//! are under way, and is unlinked. Nothing is scanned before the table says *ready*
+//! are in flight, and is unlinked. Nothing is scanned before the table says *ready*
 //! ([`PlacementTable::serving`]). A slice keeps a ready copy all the while.
 //!
 //! A node that acts by the table
@@ -44,13 +44,13 @@ mod error;
 mod fuzz;
 mod grid;
 mod groups;
-mod left;
 mod missing;
 mod node;
 mod overview;
 mod plan;
 mod preview;
 mod progress;
+mod remaining;
 mod report;
 mod request;
 mod settings;
@@ -64,13 +64,13 @@ pub use command::{PlacementCommand, WantedIndex};
 pub use copy::{CopyId, IndexNumber, PlacedCopy, PlacedCopyState, PlacementReason, SliceId};
 pub use error::{Error, NoCopiesReason};
 pub use fuzz::fuzz;
-pub use left::{RebalanceLeft, rebalance_left};
 pub use missing::{MissingCopies, missing_copies};
 pub use node::{CopyProgress, CopyReport, IndexNode};
 pub use overview::PlacementOverview;
 pub use plan::{PlacementPlan, PlacementSituation, plan};
 pub use preview::{NodePairMoves, PlannedRebalance, planned_rebalance};
 pub use progress::RebalanceProgress;
+pub use remaining::{RemainingRebalance, rebalance_left};
 pub use report::{NodeCopyReport, NodeCopyReports, VerifiedCopy};
 pub use request::{NodeReference, PlacementAnswer, PlacementRequest, RefusalKind, RequestedCopyMove};
 pub use settings::{ActivationUnit, CopyMethod, PlacementSettings, PlacementSettingsUpdate};

@@ -1,7 +1,7 @@
 //! Copies that slices lack, and the reasons for operators.
 
 use crate::draft::PlacementDraft;
-use crate::node::NodeStanding;
+use crate::node::NodeAvailability;
 use crate::{
     CopyProgress, IndexNode, PlacedCopy, PlacedCopyState, PlacementSituation, PlacementTable, SliceId,
 };
@@ -46,7 +46,7 @@ fn has_failed(draft: &PlacementDraft<'_>, copy: &PlacedCopy) -> bool {
 /// Reason for which a slice does not get a further copy now.
 fn reason(draft: &PlacementDraft<'_>, copies: &[PlacedCopy]) -> String {
     let nodes = || draft.nodes.values().copied();
-    let takes = |node: &&IndexNode| node.standing() == NodeStanding::Takes;
+    let takes = |node: &&IndexNode| node.availability() == NodeAvailability::Takes;
     if !nodes().any(|node| takes(&node)) {
         let refusal = |node: &IndexNode| Some(format!("{}: {}", node.name, node.takes_none()?));
         let refusals: Vec<String> = nodes().filter_map(refusal).take(NAMED_MAX).collect();

@@ -46,9 +46,9 @@ pub enum CopyProgress {
     Gone,
 }
 
-/// Standing of a node towards copies.
+/// Availability of a node for copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NodeStanding {
+pub(crate) enum NodeAvailability {
     /// It has copies, and takes others.
     Takes,
     /// Its copies are scanned, and are to move away.
@@ -60,12 +60,12 @@ pub(crate) enum NodeStanding {
 }
 
 impl IndexNode {
-    pub(crate) fn standing(&self) -> NodeStanding {
+    pub(crate) fn availability(&self) -> NodeAvailability {
         match (self.state, self.has_role) {
-            (NodeState::Up, true) => NodeStanding::Takes,
-            (NodeState::Up, false) | (NodeState::Retired, _) => NodeStanding::Sheds,
-            (NodeState::Maintenance, _) => NodeStanding::Pauses,
-            (NodeState::Down, _) => NodeStanding::Down,
+            (NodeState::Up, true) => NodeAvailability::Takes,
+            (NodeState::Up, false) | (NodeState::Retired, _) => NodeAvailability::Sheds,
+            (NodeState::Maintenance, _) => NodeAvailability::Pauses,
+            (NodeState::Down, _) => NodeAvailability::Down,
         }
     }
 

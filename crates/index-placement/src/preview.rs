@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::balance::{BalanceScope, balance, excess};
 use crate::draft::PlacementDraft;
 use crate::grid::{GridMove, PlacementGrid};
-use crate::node::NodeStanding;
+use crate::node::NodeAvailability;
 use crate::{PlacementSituation, PlacementTable};
 
 /// The moves of a rebalance, if it began now.
@@ -69,7 +69,7 @@ pub(crate) fn preview(mut draft: PlacementDraft<'_>, situation: &PlacementSituat
     balance(&mut grid, BalanceScope::Rebalance);
     let after = excess(&grid);
     let balanced = grid.moves();
-    let sheds = |moved: &&GridMove| grid.nodes[moved.from].standing == NodeStanding::Sheds;
+    let sheds = |moved: &&GridMove| grid.nodes[moved.from].availability == NodeAvailability::Sheds;
     let required = spread + balanced.iter().filter(sheds).count();
     let mut leaving: BTreeMap<usize, usize> = BTreeMap::new();
     balanced.iter().for_each(|moved| *leaving.entry(moved.from).or_default() += 1);

@@ -1,4 +1,4 @@
-use crate::{PlacementOverview, RebalanceLeft, rebalance_left};
+use crate::{PlacementOverview, RemainingRebalance, rebalance_left};
 
 /// Part of a rebalance from which on the time that is left is estimated.
 const ESTIMATED_FROM: f64 = 0.01;
@@ -6,11 +6,11 @@ const ESTIMATED_FROM: f64 = 0.01;
 /// Largest part that is done while moves are left.
 const DONE_MAX: f64 = 0.99;
 
-/// Progress of the rebalance under way.
+/// Progress of the running rebalance.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RebalanceProgress {
     /// Work that is left.
-    pub left: RebalanceLeft,
+    pub left: RemainingRebalance,
     /// Largest number of moves that were left.
     pub moves: u64,
     /// Share that is done, from 0 to 1: of the bytes, or of the moves where sizes are not known.

@@ -7,7 +7,7 @@ use millrace_bucket::NodeKey;
 use crate::balance::limit;
 use crate::deciding::CopyIntent;
 use crate::draft::{PlacementDraft, PlannerSabotage};
-use crate::node::NodeStanding;
+use crate::node::NodeAvailability;
 use crate::{
     ActivationUnit, CopyId, CopyMethod, IndexNumber, LeaveReason, PlacedCopy, PlacedCopyState,
     PlacementReason, PlacementStep, RebalanceCause, SliceId,
@@ -77,7 +77,7 @@ impl PlacementDraft<'_> {
     /// True if a copy that is made could be activated.
     fn can_be_scanned(&self, copy: &PlacedCopy) -> bool {
         let is_early = copy.is_made() && self.has_fault(PlannerSabotage::ReadyBeforeCaughtUp);
-        let takes = self.standing(copy.node) == Some(NodeStanding::Takes);
+        let takes = self.availability(copy.node) == Some(NodeAvailability::Takes);
         takes && (is_early || self.is_caught_up(copy))
     }
 
@@ -180,7 +180,7 @@ impl PlacementDraft<'_> {
         let Some(run) = self.table.rebalance.as_ref().filter(|run| !run.stopping) else { return false };
         let grid = self.grid(&run.filling);
         let limit = limit(&grid).unwrap_or(0);
-        let takes = |node: &usize| grid.nodes[*node].standing == NodeStanding::Takes;
+        let takes = |node: &usize| grid.nodes[*node].availability == NodeAvailability::Takes;
         let is_unready = |slice: &usize, node: usize| {
             let copies = self.table.copies(grid.slices[*slice].id).iter();
             let mut own = copies.filter(|copy| copy.node == grid.nodes[node].key);
@@ -224,7 +224,7 @@ impl PlacementDraft<'_> {
             // Another copy, which is being built or comes back with its node, will be sent.
             let will_send = |copy: &&PlacedCopy| match copy.state {
                 PlacedCopyState::Made { from, .. } => from.is_none(),
-                PlacedCopyState::Ready => self.standing(copy.node) == Some(NodeStanding::Pauses),
+                PlacedCopyState::Ready => self.availability(copy.node) == Some(NodeAvailability::Pauses),
                 PlacedCopyState::Leaving => false,
             };
             if copies.iter().filter(|copy| copy.node != to).any(|copy| will_send(&copy)) {

@@ -3,7 +3,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_bucket::NodeKey;
 use serde::{Deserialize, Serialize};
 
-use crate::{CopyId, CopyMethod, Error, IndexNumber, PlacedCopy, PlacementSettings, RebalanceLeft, SliceId};
+use crate::{
+    CopyId, CopyMethod, Error, IndexNumber, PlacedCopy, PlacementSettings, RemainingRebalance, SliceId,
+};
 
 /// Format of the table that this program writes; it reads those up to this one.
 pub const TABLE_FORMAT: u32 = 1;
@@ -85,7 +87,7 @@ pub struct PlacedIndex {
     pub slices: Vec<Vec<PlacedCopy>>,
 }
 
-/// A rebalance that is under way.
+/// A rebalance that is in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct RebalanceRun {
@@ -96,7 +98,7 @@ pub struct RebalanceRun {
     /// True if no further moves begin.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stopping: bool,
-    /// Number of moves that are under way or still to begin.
+    /// Number of moves that are in progress or still to begin.
     pub moves_left: u64,
     /// Nodes that had no copies when it reached them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -205,7 +207,7 @@ impl PlacementTable {
     }
 
     /// The same table with the extent of its rebalance, as far as more is left than was noted before.
-    pub fn measured(mut self, now_ms: u64, left: RebalanceLeft) -> Self {
+    pub fn measured(mut self, now_ms: u64, left: RemainingRebalance) -> Self {
         if let Some(run) = &mut self.rebalance {
             let known = run.extent.unwrap_or(RebalanceExtent { began_ms: now_ms, moves: 0, bytes: 0 });
             let (moves, bytes) = (known.moves.max(left.moves), known.bytes.max(left.bytes));
@@ -248,7 +250,7 @@ impl PlacementTable {
         &self.indexes
     }
 
-    /// The rebalance under way.
+    /// The rebalance in progress.
     pub fn rebalance(&self) -> Option<&RebalanceRun> {
         self.rebalance.as_ref()
     }

@@ -46,13 +46,13 @@ const SEEK_RECORDS: usize = 16;
 /// reading can begin; they are made when it is read, and are not in the file.
 pub(crate) struct RunBytes {
     bytes: Box<[u8]>,
-    places: Vec<SeekPlace>,
+    places: Vec<SeekPoint>,
     /// Keys of the records before the places.
     keys: Vec<u8>,
 }
 
-/// Place between two records of a block.
-struct SeekPlace {
+/// Position between two records of a block.
+struct SeekPoint {
     /// Offset of the record after it.
     offset: usize,
     /// End of the key of the record before it, in [`RunBytes::keys`].
@@ -75,7 +75,7 @@ impl RunBytes {
                 let Ok(Some(_)) = position.read(&block.bytes) else { break 'places };
             }
             block.keys.extend_from_slice(&position.key);
-            block.places.push(SeekPlace { offset: position.offset, key_end: block.keys.len() });
+            block.places.push(SeekPoint { offset: position.offset, key_end: block.keys.len() });
         }
         block.places.shrink_to_fit();
         block.keys.shrink_to_fit();

@@ -397,7 +397,7 @@ impl IndexCopy {
     }
 
     /// Ends the writing of files, so that the directory can be removed, or be that of another copy. Waits
-    /// for a flush that is under way; a merge gives up. Later ones do nothing; what they would write stays in
+    /// for a flush in progress; a merge gives up. Later ones do nothing; what they would write stays in
     /// memory.
     pub fn discard(&self) {
         self.is_discarded.store(true, Ordering::SeqCst);

@@ -1,7 +1,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::ParcelPlace;
+use crate::ParcelPosition;
 
 /// Error of a copy of an index.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -67,9 +67,9 @@ pub enum Error {
     #[error("{found} is not the next parcel of the copy: ask for {}", wanted_place(wanted))]
     OtherParcel {
         /// Place of the parcel.
-        found: ParcelPlace,
+        found: ParcelPosition,
         /// Place of the next one; `None`: all have come.
-        wanted: Option<ParcelPlace>,
+        wanted: Option<ParcelPosition>,
     },
     /// An import is not complete.
     #[error("the copy in {} lacks parcels: ask for {next}", directory.display())]
@@ -77,7 +77,7 @@ pub enum Error {
         /// Directory of the copy.
         directory: PathBuf,
         /// Place of the next parcel.
-        next: ParcelPlace,
+        next: ParcelPosition,
     },
     /// A file of the copy that is offered was damaged before it was sent.
     #[error(
@@ -102,7 +102,7 @@ pub enum Error {
     },
 }
 
-fn wanted_place(wanted: &Option<ParcelPlace>) -> String {
+fn wanted_place(wanted: &Option<ParcelPosition>) -> String {
     wanted.map_or("none, since all have come".to_owned(), |place| place.to_string())
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::copy::IndexCopy;
-use crate::parcel::{CopyHeader, CopyParcel, ExportedRun, ParcelPlace};
+use crate::parcel::{CopyHeader, CopyParcel, ExportedRun, ParcelPosition};
 use crate::run::IndexRun;
 use crate::{Error, SliceRange};
 
@@ -82,7 +82,7 @@ impl CopyExport {
     ///
     /// # Errors
     /// No parcel begins there; the run cannot be read, or is damaged.
-    pub fn parcel(&self, place: ParcelPlace) -> Result<CopyParcel, Error> {
+    pub fn parcel(&self, place: ParcelPosition) -> Result<CopyParcel, Error> {
         let wanted = self.header.first_place();
         let (length, checksum) =
             self.header.parcel_at(place).ok_or(Error::OtherParcel { found: place, wanted })?;

@@ -21,7 +21,7 @@ use crate::export::check_offer;
 use crate::files::{self, PLAN, next_path, part_path, remove_others, run_path};
 use crate::manifest::CopyManifest;
 use crate::merging::{self, MergeDisposal};
-use crate::parcel::{CopyHeader, CopyParcel, ParcelPlace, checked};
+use crate::parcel::{CopyHeader, CopyParcel, ParcelPosition, checked};
 use crate::record::{read_bytes, read_number, write_bytes, write_number};
 use crate::run::IndexRun;
 use crate::{Error, SliceRange};
@@ -48,7 +48,7 @@ pub struct CopyImport {
     options: IndexOptions,
     plan: ImportPlan,
     /// Place of the next parcel; `None` once all are here.
-    next: Option<ParcelPlace>,
+    next: Option<ParcelPosition>,
     /// The part that is being written.
     part: Option<Box<dyn AppendFile>>,
     /// True if an import before this one has written some of the part.
@@ -137,7 +137,7 @@ impl CopyImport {
     }
 
     /// Place of the parcel that has to come next; `None` once all are here.
-    pub fn next(&self) -> Option<ParcelPlace> {
+    pub fn next(&self) -> Option<ParcelPosition> {
         self.next
     }
 
@@ -297,7 +297,7 @@ impl CopyImport {
 
     /// True if the part of a run is as it was sent.
     fn has_all_parcels(&self, run: u32) -> bool {
-        let missing = self.first_missing(ParcelPlace { run, offset: 0 });
+        let missing = self.first_missing(ParcelPosition { run, offset: 0 });
         missing.is_ok_and(|missing| missing.is_none_or(|missing| missing.run != run))
     }
 
@@ -310,7 +310,7 @@ impl CopyImport {
             // If it stays, the first parcel takes its place.
             let _ = disk.unlink(&path);
         }
-        self.next = Some(ParcelPlace { run, offset: 0 });
+        self.next = Some(ParcelPosition { run, offset: 0 });
     }
 
     /// Finds the place to go on at: from the start of a run, behind all that is here.
@@ -346,7 +346,7 @@ impl CopyImport {
 
     /// Place of the first parcel of a run that is not in its part. If all are, it is that of the next run, or
     /// `None` at the end.
-    fn first_missing(&self, start: ParcelPlace) -> Result<Option<ParcelPlace>, Error> {
+    fn first_missing(&self, start: ParcelPosition) -> Result<Option<ParcelPosition>, Error> {
         let path = part_path(&self.options.directory, self.number(start.run));
         let failed = |error: std::io::Error| Error::io("read", &path, &error);
         let file = match self.options.disk.open(&path) {
@@ -373,11 +373,11 @@ impl CopyImport {
     }
 
     /// Place of the last parcel of a run.
-    fn last_place(&self, run: u32) -> ParcelPlace {
+    fn last_place(&self, run: u32) -> ParcelPosition {
         let header = &self.plan.header;
         // A run has at least a byte.
         let last = (header.runs[run as usize].length - 1) / header.parcel_bytes;
-        ParcelPlace { run, offset: last * header.parcel_bytes }
+        ParcelPosition { run, offset: last * header.parcel_bytes }
     }
 
     fn number(&self, run: u32) -> u64 {

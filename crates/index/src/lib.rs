@@ -59,6 +59,6 @@ pub use fuzz::fuzz;
 pub use import::{CopyImport, ImportProgress};
 pub use loading::LoadedRows;
 pub use page::{EntryPage, PageEntries, ScannedEntry};
-pub use parcel::{CopyHeader, CopyParcel, ExportedRun, PARCEL_BYTES, ParcelPlace};
+pub use parcel::{CopyHeader, CopyParcel, ExportedRun, PARCEL_BYTES, ParcelPosition};
 pub use record::{DocumentRecord, IndexChange};
 pub use slice::SliceRange;

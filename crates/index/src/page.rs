@@ -25,12 +25,12 @@ pub struct ScannedEntry<'p> {
 pub struct PageEntries {
     /// For each entry its key, then that of the document.
     bytes: Vec<u8>,
-    places: Vec<EntryPlace>,
+    places: Vec<EntryEnds>,
 }
 
 /// Ends of an entry in the bytes. It begins at the end of the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct EntryPlace {
+struct EntryEnds {
     key_end: usize,
     end: usize,
     timestamp: u64,
@@ -64,7 +64,7 @@ impl PageEntries {
     }
 
     fn at(&self, at: usize) -> ScannedEntry<'_> {
-        let EntryPlace { key_end, end, timestamp } = self.places[at];
+        let EntryEnds { key_end, end, timestamp } = self.places[at];
         let start = self.start(at);
         ScannedEntry { key: &self.bytes[start..key_end], document: &self.bytes[key_end..end], timestamp }
     }
@@ -78,7 +78,7 @@ impl PageEntries {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(whole);
         let (key_end, end) = (start + key_length, self.bytes.len());
-        self.places.push(EntryPlace { key_end, end, timestamp });
+        self.places.push(EntryEnds { key_end, end, timestamp });
     }
 
     /// Key of the last entry with that of the document after it; empty if there is none.

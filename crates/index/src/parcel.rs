@@ -46,16 +46,16 @@ pub struct ExportedRun {
     pub checksums: Vec<u64>,
 }
 
-/// Place at which a parcel begins.
+/// Position at which a parcel begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct ParcelPlace {
+pub struct ParcelPosition {
     /// Number of the run in the header.
     pub run: u32,
     /// Offset in the run, in bytes.
     pub offset: u64,
 }
 
-impl fmt::Display for ParcelPlace {
+impl fmt::Display for ParcelPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "byte {} of run {}", self.offset, self.run)
     }
@@ -65,7 +65,7 @@ impl fmt::Display for ParcelPlace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyParcel {
     /// Place of the first byte.
-    pub place: ParcelPlace,
+    pub place: ParcelPosition,
     /// Bytes from there on.
     pub bytes: Vec<u8>,
 }
@@ -77,23 +77,23 @@ impl CopyHeader {
     }
 
     /// Place of the first parcel; `None` if there are no runs.
-    pub fn first_place(&self) -> Option<ParcelPlace> {
-        (!self.runs.is_empty()).then(ParcelPlace::default)
+    pub fn first_place(&self) -> Option<ParcelPosition> {
+        (!self.runs.is_empty()).then(ParcelPosition::default)
     }
 
     /// Place of the parcel after one; `None` at the end.
-    pub fn place_after(&self, place: ParcelPlace) -> Option<ParcelPlace> {
+    pub fn place_after(&self, place: ParcelPosition) -> Option<ParcelPosition> {
         let run = self.runs.get(place.run as usize)?;
         let offset = place.offset.saturating_add(self.parcel_bytes);
         if offset < run.length {
-            return Some(ParcelPlace { offset, ..place });
+            return Some(ParcelPosition { offset, ..place });
         }
         let next = place.run + 1;
-        ((next as usize) < self.runs.len()).then_some(ParcelPlace { run: next, offset: 0 })
+        ((next as usize) < self.runs.len()).then_some(ParcelPosition { run: next, offset: 0 })
     }
 
     /// Length and checksum of the parcel at a place; `None` if none begins there.
-    pub(crate) fn parcel_at(&self, place: ParcelPlace) -> Option<(u64, u64)> {
+    pub(crate) fn parcel_at(&self, place: ParcelPosition) -> Option<(u64, u64)> {
         let run = self.runs.get(place.run as usize)?;
         if !place.offset.is_multiple_of(self.parcel_bytes) {
             return None;
@@ -255,7 +255,7 @@ mod tests {
         }
         assert_eq!(places, [(0, 0, 10), (0, 10, 10), (0, 20, 5), (1, 0, 1), (2, 0, 10)]);
         for (run, offset) in [(0, 1), (0, 30), (1, 10), (3, 0)] {
-            assert_eq!(header.parcel_at(ParcelPlace { run, offset }), None, "{run} {offset}");
+            assert_eq!(header.parcel_at(ParcelPosition { run, offset }), None, "{run} {offset}");
         }
     }
 

@@ -211,9 +211,9 @@ pub enum Error {
     /// Too many requests are waiting.
     #[error("too many requests are waiting; try again in a moment, with fewer at a time")]
     Overloaded,
-    /// No place is free for another stream of operations, or its client has as many as it gets.
+    /// No slot is free for another stream of operations, or its client has as many as it gets.
     #[error(
-        "no place for another stream of operations now: there are {max} at a time at most, which may take {bytes} bytes \
+        "no slot for another stream of operations now: there are {max} at a time at most, which may take {bytes} bytes \
          together, and a client gets as many as it leaves free; end one, or try again in a moment"
     )]
     TooManyStreams {

@@ -1,15 +1,15 @@
 //! Threads for CPU-bound and disk-bound work, with a bounded queue for each flow of requests.
 //!
-//! As many pieces of work run at one time as there are cores: each holds a *place*. `turns` schedules the
-//! next work when a place becomes free. Single documents have one more place, so that they need not wait
+//! As many pieces of work run at one time as there are cores: each holds a *slot*. `turns` schedules the
+//! next work when a slot becomes free. Single documents have one more slot, so that they need not wait
 //! until a query yields.
 //!
-//! Long work calls `pause` repeatedly, at points where it can be interrupted. Once it has held its place
-//! for a quantum and others wait, it gives the place to the next in turn; its thread sleeps until its own
+//! Long work calls `pause` repeatedly, at points where it can be interrupted. Once it has held its slot
+//! for a quantum and others wait, it gives the slot to the next in turn; its thread sleeps until its own
 //! turn comes. The data that it has read stays in memory meanwhile, so the number of sleeping threads is
-//! bounded (`ASLEEP_MAX`): beyond that, work keeps its place to its end. Work over all groups, such as the
+//! bounded (`ASLEEP_MAX`): beyond that, work keeps its slot to its end. Work over all groups, such as the
 //! parsing of streams, yields earlier to work of groups (`EARLY_SLICE`). Work that waits for another node
-//! lends its place in the same way (`wait_without_place`).
+//! lends its slot in the same way (`wait_without_slot`).
 //!
 //! A caller may leave: work without a caller when its turn comes is dropped unstarted. Full queues refuse at
 //! once.
@@ -48,8 +48,8 @@ const FLOW_SHARE: usize = 4;
 /// Divisor of the whole queue: so much more may wait of what other nodes ask for.
 const QUESTIONS_PART: usize = 16;
 
-/// Number of places beyond the number of cores that only short work may use.
-const SHORT_PLACES: usize = 1;
+/// Number of slots beyond the number of cores that only short work may use.
+const SHORT_SLOTS: usize = 1;
 
 /// Idle time after which threads end that were added while others slept.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -69,15 +69,15 @@ struct PoolShared {
     waiting: AtomicUsize,
     /// The same of work of groups.
     waiting_of_groups: AtomicUsize,
-    places: usize,
+    slots: usize,
     cores: BusyCores,
 }
 
 struct PoolState {
     turns: TurnScheduler<WaitingJob>,
-    /// Work that has a place and waits for its thread to wake up.
+    /// Work that has a slot and waits for its thread to wake up.
     granted: VecDeque<GrantedJob>,
-    /// Number of held places.
+    /// Number of held slots.
     held: usize,
     threads: usize,
     /// Number of threads that wait for granted work and were not notified.
@@ -89,7 +89,7 @@ struct PoolState {
     closed: bool,
 }
 
-/// Work that waits for a place.
+/// Work that waits for a slot.
 enum WaitingJob {
     /// Work that was not started.
     Job(Box<dyn PoolJob>),
@@ -106,8 +106,8 @@ struct GrantedJob {
 #[derive(Default)]
 struct SleepingThread {
     changed: Condvar,
-    /// True once it has a place again. Changed under the lock of [`PoolShared::state`].
-    has_place: AtomicBool,
+    /// True once it has a slot again. Changed under the lock of [`PoolShared::state`].
+    has_slot: AtomicBool,
 }
 
 /// A request's work.
@@ -149,7 +149,7 @@ impl<T: Send, F: FnOnce() -> T + Send> PoolJob for RequestJob<T, F> {
 struct CurrentWork {
     shared: Arc<PoolShared>,
     flow: FlowIndex,
-    /// Time up to which its place was charged.
+    /// Time up to which its slot was charged.
     since: Instant,
     /// True if it yields to work of groups after [`EARLY_SLICE`].
     is_of_all_groups: bool,
@@ -160,7 +160,7 @@ thread_local! {
     static CURRENT: RefCell<Option<CurrentWork>> = const { RefCell::new(None) };
 }
 
-/// Gives the place of this thread to others, if it has held it for a quantum and it is not its turn any more.
+/// Gives the slot of this thread to others, if it has held it for a quantum and it is not its turn any more.
 /// Work over all groups gives it to work of groups earlier. Returns true if it slept meanwhile. Does nothing
 /// outside of a pool.
 ///
@@ -169,11 +169,11 @@ pub fn pause(now: Instant) -> bool {
     CURRENT.with_borrow_mut(|current| current.as_mut().is_some_and(|current| current.pause(now)))
 }
 
-/// Waits for another node, or for something else that takes no time of this one, while others have the place
+/// Waits for another node, or for something else that takes no time of this one, while others have the slot
 /// of this thread. Does nothing more than waiting outside of a pool.
 ///
 /// Call it only without locks held: it returns when it is its turn again. `wait` must not call `pause`.
-pub fn wait_without_place<T>(wait: impl FnOnce() -> T) -> T {
+pub fn wait_without_slot<T>(wait: impl FnOnce() -> T) -> T {
     CURRENT.with_borrow_mut(|current| match current {
         Some(current) => current.wait(wait),
         None => wait(),
@@ -182,10 +182,10 @@ pub fn wait_without_place<T>(wait: impl FnOnce() -> T) -> T {
 
 impl CurrentWork {
     fn wait<T>(&mut self, wait: impl FnOnce() -> T) -> T {
-        if !PoolShared::release_place(&self.shared, self.flow, self.since.elapsed()) {
+        if !PoolShared::release_slot(&self.shared, self.flow, self.since.elapsed()) {
             return wait();
         }
-        // The place is taken back in any case.
+        // The slot is taken back in any case.
         let waited = self.shared.cores.rest(|| catch_unwind(AssertUnwindSafe(wait)));
         let state = self.shared.lock();
         PoolShared::wait_for_turn(&self.shared, state, self.flow, &self.sleeper);
@@ -203,28 +203,28 @@ impl CurrentWork {
         if waiting.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let slept = PoolShared::yield_place(&self.shared, self.flow, &self.sleeper, held);
+        let slept = PoolShared::yield_slot(&self.shared, self.flow, &self.sleeper, held);
         self.since = if slept { Instant::now() } else { now };
         slept
     }
 }
 
 impl PoolState {
-    /// Next turn, if there is a place for it.
-    fn next_turn(&mut self, places: usize) -> Option<FlowTurn<WaitingJob>> {
-        if self.held >= places + SHORT_PLACES {
+    /// Next turn, if there is a slot for it.
+    fn next_turn(&mut self, slots: usize) -> Option<FlowTurn<WaitingJob>> {
+        if self.held >= slots + SHORT_SLOTS {
             return None;
         }
-        self.turns.next(self.held >= places)
+        self.turns.next(self.held >= slots)
     }
 
-    fn grant_place(&mut self, FlowTurn { flow, work }: FlowTurn<WaitingJob>) {
+    fn grant_slot(&mut self, FlowTurn { flow, work }: FlowTurn<WaitingJob>) {
         self.held += 1;
         match work {
             WaitingJob::Job(job) => self.granted.push_back(GrantedJob { flow, job }),
             WaitingJob::Thread(sleeper) => {
                 self.asleep -= 1;
-                sleeper.has_place.store(true, Ordering::Relaxed);
+                sleeper.has_slot.store(true, Ordering::Relaxed);
                 sleeper.changed.notify_one();
             }
         }
@@ -238,10 +238,10 @@ impl PoolShared {
         self.state.lock()
     }
 
-    /// Gives places to work in turn, as long as there are any.
+    /// Gives slots to work in turn, as long as there are any.
     fn grant(&self, state: &mut PoolState) {
-        while let Some(turn) = state.next_turn(self.places) {
-            state.grant_place(turn);
+        while let Some(turn) = state.next_turn(self.slots) {
+            state.grant_slot(turn);
         }
         self.waiting.store(state.turns.waiting(), Ordering::Relaxed);
         self.waiting_of_groups.store(state.turns.waiting_of_groups(), Ordering::Relaxed);
@@ -309,7 +309,7 @@ impl PoolShared {
         let mut is_surplus = false;
         loop {
             // A notification is for the first thread that sees it; the notified thread finds nothing, and is
-            // idle in its place.
+            // idle in its slot.
             while state.notified > 0 {
                 state.notified -= 1;
                 if !state.granted.is_empty() {
@@ -323,7 +323,7 @@ impl PoolShared {
                 return None;
             }
             let waited = self.granted.wait_for(&mut state, IDLE_MAX);
-            is_surplus = waited.timed_out() && state.threads > self.places + SHORT_PLACES;
+            is_surplus = waited.timed_out() && state.threads > self.slots + SHORT_SLOTS;
         }
     }
 
@@ -336,9 +336,9 @@ impl PoolShared {
         current.since.elapsed()
     }
 
-    /// Charges the work of this thread, and gives its place to others if it is their turn. Returns true if it
+    /// Charges the work of this thread, and gives its slot to others if it is their turn. Returns true if it
     /// slept until its own.
-    fn yield_place(
+    fn yield_slot(
         shared: &Arc<PoolShared>,
         flow: FlowIndex,
         sleeper: &Arc<SleepingThread>,
@@ -354,9 +354,9 @@ impl PoolShared {
         PoolShared::wait_for_turn(shared, state, flow, sleeper)
     }
 
-    /// Charges the work of this thread, and gives its place to others until [`PoolShared::wait_for_turn`].
+    /// Charges the work of this thread, and gives its slot to others until [`PoolShared::wait_for_turn`].
     /// Returns false if too many threads have released theirs.
-    fn release_place(shared: &Arc<PoolShared>, flow: FlowIndex, held: Duration) -> bool {
+    fn release_slot(shared: &Arc<PoolShared>, flow: FlowIndex, held: Duration) -> bool {
         let mut state = shared.lock();
         if state.asleep >= ASLEEP_MAX {
             return false;
@@ -369,7 +369,7 @@ impl PoolShared {
         true
     }
 
-    /// Queues this thread, which counts as asleep, for a place. Returns true if it slept until its turn.
+    /// Queues this thread, which counts as asleep, for a slot. Returns true if it slept until its turn.
     fn wait_for_turn(
         shared: &Arc<PoolShared>,
         mut state: MutexGuard<'_, PoolState>,
@@ -379,13 +379,13 @@ impl PoolShared {
         state.turns.yield_turn(flow, WaitingJob::Thread(Arc::clone(sleeper)));
         shared.grant(&mut state);
         PoolShared::notify_threads(shared, &mut state);
-        if sleeper.has_place.swap(false, Ordering::Relaxed) {
+        if sleeper.has_slot.swap(false, Ordering::Relaxed) {
             return false;
         }
         drop(state);
         shared.cores.rest(|| {
             let mut state = shared.lock();
-            while !sleeper.has_place.swap(false, Ordering::Relaxed) {
+            while !sleeper.has_slot.swap(false, Ordering::Relaxed) {
                 sleeper.changed.wait(&mut state);
             }
         });
@@ -394,12 +394,12 @@ impl PoolShared {
 }
 
 impl WorkPool {
-    /// Starts the threads for `places` concurrent pieces of work, which count among the busy cores while they
+    /// Starts the threads for `slots` concurrent pieces of work, which count among the busy cores while they
     /// run. At most `capacity` pieces wait, a quarter of that per flow.
     ///
     /// # Errors
     /// The operating system refuses a thread.
-    pub fn new(places: usize, capacity: usize, cores: &BusyCores) -> std::io::Result<Self> {
+    pub fn new(slots: usize, capacity: usize, cores: &BusyCores) -> std::io::Result<Self> {
         let bounds = QueueBounds { flow: (capacity / FLOW_SHARE).max(1), all: capacity };
         let state = PoolState {
             turns: TurnScheduler::new(bounds),
@@ -411,18 +411,18 @@ impl WorkPool {
             asleep: 0,
             closed: false,
         };
-        let places = places.max(1);
+        let slots = slots.max(1);
         let shared = Arc::new(PoolShared {
             state: Mutex::new(state),
             granted: Condvar::new(),
             waiting: AtomicUsize::new(0),
             waiting_of_groups: AtomicUsize::new(0),
-            places,
+            slots,
             cores: cores.clone(),
         });
         let pool = WorkPool { shared, questions: (capacity / QUESTIONS_PART).max(1) };
         let mut state = pool.shared.lock();
-        for _ in 0..places + SHORT_PLACES {
+        for _ in 0..slots + SHORT_SLOTS {
             PoolShared::start_thread(&pool.shared, &mut state)?;
             state.notified += 1;
         }
@@ -430,7 +430,7 @@ impl WorkPool {
         Ok(pool)
     }
 
-    /// Number of pieces of work that wait for a place.
+    /// Number of pieces of work that wait for a slot.
     pub fn waiting(&self) -> usize {
         self.shared.waiting.load(Ordering::Relaxed)
     }

@@ -39,19 +39,19 @@ trait BackgroundJob: Send {
 /// Threads of the background jobs.
 #[derive(Default)]
 pub(crate) struct BackgroundThreads {
-    bell: Arc<PauseBell>,
+    signal: Arc<PauseSignal>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Ends pauses early.
 #[derive(Default)]
-struct PauseBell {
-    state: Mutex<BellState>,
+struct PauseSignal {
+    state: Mutex<PauseSignalState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct BellState {
+struct PauseSignalState {
     times: u64,
     stopped: bool,
 }
@@ -69,9 +69,9 @@ impl BackgroundThreads {
             ("field-uses", Box::new(field_uses::FieldUseKeeping)),
         ];
         for (name, job) in jobs {
-            let (bell, node) = (Arc::clone(&self.bell), Arc::downgrade(node));
+            let (signal, node) = (Arc::clone(&self.signal), Arc::downgrade(node));
             let thread =
-                std::thread::Builder::new().name(name.to_owned()).spawn(move || work(job, &node, &bell))?;
+                std::thread::Builder::new().name(name.to_owned()).spawn(move || work(job, &node, &signal))?;
             self.threads.lock().push(thread);
         }
         Ok(())
@@ -79,14 +79,14 @@ impl BackgroundThreads {
 
     /// Wakes the jobs: there may be work.
     pub(crate) fn wake(&self) {
-        self.bell.state.lock().times += 1;
-        self.bell.changed.notify_all();
+        self.signal.state.lock().times += 1;
+        self.signal.changed.notify_all();
     }
 
     /// Ends the jobs after their current steps.
     pub(crate) fn stop(&self) {
-        self.bell.state.lock().stopped = true;
-        self.bell.changed.notify_all();
+        self.signal.state.lock().stopped = true;
+        self.signal.changed.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             // A job can be the last to hold the node; then the job's own thread runs this.
@@ -100,7 +100,7 @@ impl BackgroundThreads {
 /// Pause of a job after a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
-fn work(mut job: Box<dyn BackgroundJob>, node: &Weak<Node>, bell: &PauseBell) {
+fn work(mut job: Box<dyn BackgroundJob>, node: &Weak<Node>, signal: &PauseSignal) {
     let mut seen = 0;
     loop {
         let Some(node) = node.upgrade() else { return };
@@ -113,8 +113,8 @@ fn work(mut job: Box<dyn BackgroundJob>, node: &Weak<Node>, bell: &PauseBell) {
             AFTER_PANIC
         });
         drop(node);
-        let mut state = bell.state.lock();
-        bell.changed.wait_while_for(&mut state, |state| !state.stopped && state.times == seen, pause);
+        let mut state = signal.state.lock();
+        signal.changed.wait_while_for(&mut state, |state| !state.stopped && state.times == seen, pause);
         if state.stopped {
             return;
         }

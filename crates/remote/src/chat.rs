@@ -1,11 +1,11 @@
 //! Client of an external language model, by OpenAI's chat protocol.
 //!
-//! 1. A prompt starts a request at once, unless [`ANSWERS_MAX`] are under way.
+//! 1. A prompt starts a request at once, unless [`ANSWERS_MAX`] are in flight.
 //! 2. A request with a transient failure before the begin of its answer is retried after a pause, within the
 //!    caller's patience. If the service sets the length of the pause, it applies to all callers.
 //! 3. Pieces of the answer go to the caller as they arrive. A caller that takes none holds the service back;
 //!    a caller that leaves ends the request.
-//! 4. Whole answers, for document fields, wait their turn instead: [`TURNS_MAX`] are under way besides those
+//! 4. Whole answers, for document fields, wait their turn instead: [`TURNS_MAX`] are in flight besides those
 //!    of queries.
 
 mod events;

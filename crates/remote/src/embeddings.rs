@@ -1,6 +1,6 @@
 //! Client of an external embedding model.
 //!
-//! 1. A call puts its texts into the queue. While fewer than [`REQUESTS_MAX`] requests are under way, a new
+//! 1. A call puts its texts into the queue. While fewer than [`REQUESTS_MAX`] requests are in flight, a new
 //!    one starts with the waiting texts; no text waits for others.
 //! 2. A request with a transient failure is retried after a pause, as long as a caller waits. If the service
 //!    sets the length of the pause, it applies to all requests.
@@ -58,7 +58,7 @@ struct EmbeddingShared {
 #[derive(Default)]
 struct EmbeddingState {
     queue: TextQueue,
-    /// Number of requests under way.
+    /// Number of requests in flight.
     running: usize,
 }
 

@@ -30,7 +30,7 @@ pub struct OperationLimits {
 
 /// Status of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OperationStanding {
+pub enum OperationStatus {
     /// It may run once its nodes have capacity.
     Pending,
     /// It is running.
@@ -43,7 +43,7 @@ pub enum OperationStanding {
 #[derive(Debug)]
 pub struct MaintenanceScheduler {
     limits: OperationLimits,
-    known: BTreeMap<BucketId, (OperationProposal, OperationStanding, u64)>,
+    known: BTreeMap<BucketId, (OperationProposal, OperationStatus, u64)>,
     /// Queues by urgency and nodes, each in the order of proposals.
     queues: BTreeMap<(OperationPriority, Vec<NodeKey>), BTreeMap<u64, BucketId>>,
     delayed: BTreeSet<(Duration, BucketId)>,
@@ -73,12 +73,12 @@ impl MaintenanceScheduler {
     pub fn propose(&mut self, bucket: BucketId, proposal: Option<OperationProposal>) {
         let before = self.known.get(&bucket);
         match (before, &proposal) {
-            (Some((_, OperationStanding::Running, _)), _) => return,
+            (Some((_, OperationStatus::Running, _)), _) => return,
             (Some((known, _, _)), Some(new)) if known == new => return,
             _ => {}
         }
         let delayed_until = match self.forget(bucket) {
-            Some(OperationStanding::Delayed(until)) => Some(until),
+            Some(OperationStatus::Delayed(until)) => Some(until),
             _ => None,
         };
         let Some(proposal) = proposal else { return };
@@ -88,11 +88,11 @@ impl MaintenanceScheduler {
             // A new proposal does not end the delay after a failure.
             Some(until) => {
                 self.delayed.insert((until, bucket));
-                self.known.insert(bucket, (proposal, OperationStanding::Delayed(until), number));
+                self.known.insert(bucket, (proposal, OperationStatus::Delayed(until), number));
             }
             None => {
                 self.enqueue(&proposal, number, bucket);
-                self.known.insert(bucket, (proposal, OperationStanding::Pending, number));
+                self.known.insert(bucket, (proposal, OperationStatus::Pending, number));
             }
         }
     }
@@ -100,16 +100,16 @@ impl MaintenanceScheduler {
     /// Gives precedence to the waiting operation on a bucket, if there is one, because a caller waits for its
     /// result: it goes before all operations of the same urgency without a waiting caller.
     pub fn prioritize(&mut self, bucket: BucketId) {
-        let Some((_, OperationStanding::Pending, FIRST_WITHOUT_CALLER..)) = self.known.get(&bucket) else {
+        let Some((_, OperationStatus::Pending, FIRST_WITHOUT_CALLER..)) = self.known.get(&bucket) else {
             return;
         };
-        let (proposal, standing, number) =
+        let (proposal, status, number) =
             self.known.remove(&bucket).expect("an operation that is pending is known");
         let queue = self.queues.get_mut(&queue_of(&proposal)).expect(IN_QUEUE);
         assert_eq!(queue.remove(&number), Some(bucket), "{IN_QUEUE}");
         self.next += 1;
         self.enqueue(&proposal, self.next, bucket);
-        self.known.insert(bucket, (proposal, standing, self.next));
+        self.known.insert(bucket, (proposal, status, self.next));
     }
 
     /// Starts operations, and returns them.
@@ -119,9 +119,9 @@ impl MaintenanceScheduler {
         {
             self.delayed.pop_first();
             let delayed = self.known.get_mut(&bucket).expect("an operation is delayed while it is proposed");
-            let (proposal, standing, number) = delayed;
-            assert!(matches!(standing, OperationStanding::Delayed(_)), "an operation is delayed or runs");
-            *standing = OperationStanding::Pending;
+            let (proposal, status, number) = delayed;
+            assert!(matches!(status, OperationStatus::Delayed(_)), "an operation is delayed or runs");
+            *status = OperationStatus::Pending;
             let (proposal, number) = (proposal.clone(), *number);
             self.enqueue(&proposal, number, bucket);
         }
@@ -164,9 +164,9 @@ impl MaintenanceScheduler {
                     self.queues.remove(&key);
                 }
             }
-            let (proposal, standing, _) = self.known.get_mut(&bucket).expect(IN_QUEUE);
-            assert!(*standing == OperationStanding::Pending, "an operation is started once");
-            *standing = OperationStanding::Running;
+            let (proposal, status, _) = self.known.get_mut(&bucket).expect(IN_QUEUE);
+            assert!(*status == OperationStatus::Pending, "an operation is started once");
+            *status = OperationStatus::Running;
             started.push((bucket, proposal.clone()));
             self.running += 1;
             for node in key.1 {
@@ -182,11 +182,11 @@ impl MaintenanceScheduler {
 
     /// Records that the operation on a bucket failed; it is not started again before this time.
     pub fn fail(&mut self, bucket: BucketId, until: Duration) {
-        let (proposal, standing, number) =
+        let (proposal, status, number) =
             self.known.get(&bucket).cloned().expect("an operation that fails was started");
-        assert!(standing == OperationStanding::Running, "an operation that fails runs");
+        assert!(status == OperationStatus::Running, "an operation that fails runs");
         self.forget(bucket);
-        self.known.insert(bucket, (proposal, OperationStanding::Delayed(until), number));
+        self.known.insert(bucket, (proposal, OperationStatus::Delayed(until), number));
         self.delayed.insert((until, bucket));
     }
 
@@ -196,8 +196,8 @@ impl MaintenanceScheduler {
     }
 
     /// All operations, with their status.
-    pub fn operations(&self) -> impl Iterator<Item = (BucketId, &OperationProposal, OperationStanding)> {
-        self.known.iter().map(|(bucket, (proposal, standing, _))| (*bucket, proposal, *standing))
+    pub fn operations(&self) -> impl Iterator<Item = (BucketId, &OperationProposal, OperationStatus)> {
+        self.known.iter().map(|(bucket, (proposal, status, _))| (*bucket, proposal, *status))
     }
 
     fn have_capacity(&self, nodes: &[NodeKey]) -> bool {
@@ -209,12 +209,12 @@ impl MaintenanceScheduler {
         self.changed = true;
     }
 
-    fn forget(&mut self, bucket: BucketId) -> Option<OperationStanding> {
-        let (proposal, standing, number) = self.known.remove(&bucket)?;
+    fn forget(&mut self, bucket: BucketId) -> Option<OperationStatus> {
+        let (proposal, status, number) = self.known.remove(&bucket)?;
         self.changed = true;
         let key = queue_of(&proposal);
-        match standing {
-            OperationStanding::Running => {
+        match status {
+            OperationStatus::Running => {
                 assert!(self.running > 0, "an operation that ends was counted when it was started");
                 self.running -= 1;
                 for node in key.1 {
@@ -223,11 +223,11 @@ impl MaintenanceScheduler {
                     *busy -= 1;
                 }
             }
-            OperationStanding::Delayed(until) => {
+            OperationStatus::Delayed(until) => {
                 let was_delayed = self.delayed.remove(&(until, bucket));
                 assert!(was_delayed, "a delayed operation has a time at which it may run");
             }
-            OperationStanding::Pending => {
+            OperationStatus::Pending => {
                 let queue = self.queues.get_mut(&key).expect(IN_QUEUE);
                 assert_eq!(queue.remove(&number), Some(bucket), "{IN_QUEUE}");
                 if queue.is_empty() {
@@ -235,7 +235,7 @@ impl MaintenanceScheduler {
                 }
             }
         }
-        Some(standing)
+        Some(status)
     }
 }
 

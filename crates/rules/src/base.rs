@@ -65,10 +65,10 @@ impl RuleBases {
             .map(|(name, file)| (name.clone(), file.includes().map(str::to_owned).collect()))
             .collect();
         let mut resolving =
-            BaseResolution { files: parsed, resolved: BTreeMap::new(), under_way: Vec::new() };
+            BaseResolution { files: parsed, resolved: BTreeMap::new(), including: Vec::new() };
         let (mut bases, mut wrong) = (BTreeMap::new(), BTreeMap::new());
         for (name, stemming, language) in settings {
-            resolving.under_way.clear();
+            resolving.including.clear();
             let resolved = resolving.base(&name, &mut findings.warnings);
             let Some(resolved) = findings.ok_or_report(resolved) else { continue };
             let ResolvedBase { conditions, rules } = &*resolved;
@@ -151,7 +151,7 @@ struct BaseResolution {
     /// Results so far. An invalid rule base makes all that include it invalid, for the same reason.
     resolved: BTreeMap<String, Result<Arc<ResolvedBase>, Error>>,
     /// Names of the rule bases that are being resolved, outermost first.
-    under_way: Vec<String>,
+    including: Vec<String>,
 }
 
 impl BaseResolution {
@@ -160,9 +160,9 @@ impl BaseResolution {
         if let Some(resolved) = self.resolved.get(name) {
             return resolved.clone();
         }
-        self.under_way.push(name.to_owned());
+        self.including.push(name.to_owned());
         let resolved = self.resolve(name, warnings).map(Arc::new);
-        self.under_way.pop();
+        self.including.pop();
         self.resolved.insert(name.to_owned(), resolved.clone());
         resolved
     }
@@ -209,7 +209,7 @@ impl BaseResolution {
             })?;
             conditions.insert(name, (Arc::new(condition), position));
         }
-        self.under_way.pop();
+        self.including.pop();
         Ok(ResolvedBase { conditions, rules })
     }
 
@@ -220,13 +220,13 @@ impl BaseResolution {
         warnings: &mut Vec<String>,
     ) -> Result<Arc<ResolvedBase>, Error> {
         let invalid = |reason: String| Err(Error::Invalid { position: position.clone(), reason });
-        if self.under_way.len() > INCLUDED_MAX {
+        if self.including.len() > INCLUDED_MAX {
             return invalid(format!(
                 "rule bases include each other more than {INCLUDED_MAX} deep: put some of them together"
             ));
         }
-        if self.under_way.iter().any(|including| including == name) {
-            let way: Vec<&str> = self.under_way.iter().map(String::as_str).chain([name]).collect();
+        if self.including.iter().any(|including| including == name) {
+            let way: Vec<&str> = self.including.iter().map(String::as_str).chain([name]).collect();
             return invalid(format!(
                 "rule bases include each other in a circle, {}: take one @include out",
                 way.join(" → ")

@@ -150,7 +150,7 @@ async fn serve(serving: &Handle, server: NodeServer, member: Option<Arc<ClusterN
             member.stopping().await;
         }
     };
-    // Requests under way may still need the other nodes, and the other nodes this one.
+    // Requests in flight may still need the other nodes, and the other nodes this one.
     let leave = async move {
         if let Some(member) = leaving {
             member.leave().await;

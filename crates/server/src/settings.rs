@@ -129,11 +129,11 @@ pub struct ServeArguments {
     /// without documents, as sent and unpacked [default: 4194304].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_QUERY_BYTES_MAX")]
     pub query_bytes_max: Option<usize>,
-    /// Maximum bytes of the bodies of all requests under way together; further requests wait, then get 429
+    /// Maximum bytes of the bodies of all requests in flight together; further requests wait, then get 429
     /// [default: 100663296, or twice request-bytes-max].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_BODIES_BYTES_MAX")]
     pub bodies_bytes_max: Option<usize>,
-    /// Maximum memory in bytes for parsing and evaluating all requests under way together; further requests
+    /// Maximum memory in bytes for parsing and evaluating all requests in flight together; further requests
     /// wait, then get 429 [default: 67108864].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_WORK_BYTES_MAX")]
     pub work_bytes_max: Option<usize>,
@@ -177,7 +177,7 @@ pub struct ServeArguments {
     /// Parameters of a request; a list or a tensor is one [default: 1000].
     #[arg(long, value_name = "COUNT", env = "MILLRACE_PARAMETERS_MAX")]
     pub parameters_max: Option<usize>,
-    /// Requests under way on one HTTP/2 connection [default: 128].
+    /// Requests in flight on one HTTP/2 connection [default: 128].
     #[arg(long, value_name = "COUNT", env = "MILLRACE_STREAMS_MAX")]
     pub streams_max: Option<u32>,
     /// Connections of clients to each port; more are closed at once [default: 1024, or less if the system
@@ -283,7 +283,7 @@ pub struct ServeArguments {
     /// 268435456].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_DISK_RESERVE")]
     pub disk_reserve: Option<u64>,
-    /// Seconds that requests under way have to end after a stop [default: 10].
+    /// Seconds that requests in flight have to end after a stop [default: 10].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_DRAIN_S")]
     pub drain_s: Option<u64>,
     /// Seconds after which an unused model leaves memory [default: 900].

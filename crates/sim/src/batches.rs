@@ -80,7 +80,7 @@ impl SimWorld {
             let id = self.history.operations[&operation].intent.id().clone();
             if let Some(node) = self.nodes.get_mut(&key)
                 && let Some(state) = &node.state
-                && let Some(running) = node.under_way.get_mut(&write.ticket)
+                && let Some(running) = node.in_flight.get_mut(&write.ticket)
             {
                 running.part = Some(BatchPart { batch, bucket: state.bucket(id.location()) });
             }

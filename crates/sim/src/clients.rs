@@ -86,7 +86,7 @@ impl SimWorld {
             Some(_) => Timestamp::default(),
         };
         let part = None;
-        node.under_way
+        node.in_flight
             .insert(ticket, RunningOperation { operation, floor, type_removed, holders, hops, part });
         let body = match self.options.reindexing {
             true => body(operation, node.package.rule(intent.id().document_type()), operation),
@@ -124,7 +124,7 @@ impl SimWorld {
         outcome: Result<distributor::DurableWrite, RequestError>,
     ) {
         let Some(RunningOperation { operation, hops, type_removed, part, .. }) =
-            self.nodes.get_mut(&key).and_then(|node| node.under_way.remove(&ticket))
+            self.nodes.get_mut(&key).and_then(|node| node.in_flight.remove(&ticket))
         else {
             return;
         };
@@ -182,20 +182,20 @@ impl SimWorld {
         outcome: Result<Option<DocumentVersion>, RequestError>,
     ) {
         let Some(node) = self.nodes.get_mut(&key) else { return };
-        let Some(under_way) = node.under_way.get(&ticket).cloned() else { return };
+        let Some(in_flight) = node.in_flight.get(&ticket).cloned() else { return };
         match outcome {
-            Err(RequestError::Moved { owner: Some(owner), .. }) if under_way.hops < 8 => {
-                node.under_way.remove(&ticket);
-                self.pass_on(key, owner, under_way.operation, None, under_way.hops);
+            Err(RequestError::Moved { owner: Some(owner), .. }) if in_flight.hops < 8 => {
+                node.in_flight.remove(&ticket);
+                self.pass_on(key, owner, in_flight.operation, None, in_flight.hops);
             }
             Err(_) => {
-                node.under_way.remove(&ticket);
+                node.in_flight.remove(&ticket);
             }
             Ok(version) => {
                 let at = version.map(|version| version.timestamp).unwrap_or_default();
-                self.check_seen(key, under_way.operation, at);
+                self.check_seen(key, in_flight.operation, at);
                 if let Some(node) = self.nodes.get_mut(&key) {
-                    node.under_way.remove(&ticket);
+                    node.in_flight.remove(&ticket);
                 }
             }
         }
@@ -209,8 +209,8 @@ impl SimWorld {
         self.note(|| format!("n{key} {operation:?} sees {id} as of {}", seen.0));
         self.history.reads += 1;
         let Some(node) = self.nodes.get(&key) else { return };
-        let of_it = |under_way: &&RunningOperation| under_way.operation == operation;
-        let Some(RunningOperation { floor, holders, .. }) = node.under_way.values().find(of_it) else {
+        let of_it = |in_flight: &&RunningOperation| in_flight.operation == operation;
+        let Some(RunningOperation { floor, holders, .. }) = node.in_flight.values().find(of_it) else {
             return;
         };
         let floor = *floor;

@@ -70,7 +70,7 @@ impl SimPackage {
 
 /// A removal of a type that a node has begun to deploy: reindexing of the type is being halted.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct BegunRemoval {
+pub(crate) struct StartedRemoval {
     /// Generation of the node's package.
     generation: u64,
     /// Last change of the record when it began.
@@ -93,7 +93,7 @@ impl SimWorld {
             return;
         }
         record.types.halt(&BTreeSet::from([Arc::from(CHANGING_TYPE)]));
-        node.removal = Some(BegunRemoval { generation: application.generation, changed: notes.changed });
+        node.removal = Some(StartedRemoval { generation: application.generation, changed: notes.changed });
         let (incarnation, guard) = (node.incarnation, notes.changed);
         self.note(|| format!("n{key} halts the reindexing of {CHANGING_TYPE}"));
         let notes = vec![record.note()];

@@ -145,7 +145,7 @@ impl SimWorld {
             hops: drop.hops,
             part: None,
         };
-        node.under_way.insert(ticket, running);
+        node.in_flight.insert(ticket, running);
         let document_type = Some(id.document_type().to_owned());
         let scope = DropScope::Group { document_type, group: id.group().clone() };
         let change = DocumentChange::Drop { bucket: drop.bucket, scope, until };

@@ -230,7 +230,7 @@ impl SimWorld {
             }
         }
         node.storage.lose_power();
-        node.under_way.clear();
+        node.in_flight.clear();
         node.walk = None;
     }
 

@@ -12,7 +12,7 @@ use millrace_replication::distributor::{Distributor, RequestTicket, Settings};
 use millrace_replication::replica::{KeeperCall, KeeperJob, ReplicaKeeper, StorageWork};
 
 use crate::batches::BatchPart;
-use crate::deployments::{BegunRemoval, SimPackage};
+use crate::deployments::{SimPackage, StartedRemoval};
 use crate::disk::SimDisk;
 use crate::history::OperationId;
 use crate::indexes::SimNodeIndexes;
@@ -78,7 +78,7 @@ pub(crate) struct SimNode {
     pub pace: u32,
     pub jobs: BTreeMap<KeeperJob, StorageWork>,
     pub fetches: BTreeMap<KeeperJob, SimFetch>,
-    pub under_way: BTreeMap<RequestTicket, RunningOperation>,
+    pub in_flight: BTreeMap<RequestTicket, RunningOperation>,
     pub calls: BTreeMap<KeeperCall, (NodeKey, u64)>,
     pub next: u64,
     pub wakes_at: Option<Duration>,
@@ -92,7 +92,7 @@ pub(crate) struct SimNode {
     /// Its package, as far as its reindexer knows it.
     pub application: Option<Arc<ReindexedApplication>>,
     /// A removal of a type that is being deployed here.
-    pub removal: Option<BegunRemoval>,
+    pub removal: Option<StartedRemoval>,
     /// The first record with a reindexing, for a deliberate defect.
     pub first_run: Option<ReindexRecord>,
     pub indexes: SimNodeIndexes,
@@ -132,7 +132,7 @@ impl SimNode {
             pace,
             jobs: BTreeMap::new(),
             fetches: BTreeMap::new(),
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             calls: BTreeMap::new(),
             next: 0,
             wakes_at: None,

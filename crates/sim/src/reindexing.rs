@@ -447,7 +447,7 @@ impl SimWorld {
         let ticket = RequestTicket(node.name());
         let type_removed = node.package.dropped.removed_at(id.document_type()).unwrap_or_default();
         let running = RunningOperation { operation, floor, type_removed, holders, hops: 0, part: None };
-        node.under_way.insert(ticket, running);
+        node.in_flight.insert(ticket, running);
         let body = body(operation, rule, origin);
         let base = read.timestamp;
         let modify = move |found: Option<DocumentVersion>, body| {

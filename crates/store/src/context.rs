@@ -27,7 +27,7 @@ use crate::state::open::OpenedStore;
 use crate::tail::chunk::TailChunkCache;
 use crate::tail::{AppendError, TailFactory};
 use crate::upkeep::column_preparer::FreshGroups;
-use crate::upkeep::maintenance::ApartArea;
+use crate::upkeep::maintenance::SeparateArea;
 use crate::upkeep::seal_times::SealTimes;
 use crate::write::backlog::{self, SealBacklog};
 use crate::write::follow::FollowerSlot;
@@ -75,7 +75,7 @@ pub(crate) struct StoreContext {
     next_number: AtomicU64,
     layout: RwLock<(Arc<dyn StoreLayout>, u64)>,
     tuning: RwLock<StoreTuning>,
-    apart: RwLock<Vec<ApartArea>>,
+    separate_areas: RwLock<Vec<SeparateArea>>,
     segment_format: RwLock<SegmentFormat>,
 }
 
@@ -161,7 +161,7 @@ impl StoreContext {
             next_number: AtomicU64::new(next_number),
             layout: RwLock::new((layout, 0)),
             tuning: RwLock::new(options.tuning.clone()),
-            apart: RwLock::default(),
+            separate_areas: RwLock::default(),
             segment_format: RwLock::new(options.segment_format),
             options,
         }
@@ -460,13 +460,13 @@ impl StoreContext {
     }
 
     /// The areas in which large groups have files of their own.
-    pub fn apart(&self) -> Vec<ApartArea> {
-        self.apart.read().clone()
+    pub fn separate_areas(&self) -> Vec<SeparateArea> {
+        self.separate_areas.read().clone()
     }
 
     /// Sets these areas. Returns true if they were others.
-    pub fn keep_apart(&self, areas: Vec<ApartArea>) -> bool {
-        let mut known = self.apart.write();
+    pub fn separate_files(&self, areas: Vec<SeparateArea>) -> bool {
+        let mut known = self.separate_areas.write();
         let is_new = *known != areas;
         *known = areas;
         is_new

@@ -20,7 +20,7 @@ use crate::state::marks::{MarkScope, MarkTime};
 use crate::state::open::{DirectoryLock, open};
 use crate::tail::{FjallTails, TailFactory};
 use crate::upkeep::column_preparer::ColumnPreparer;
-use crate::upkeep::maintenance::ApartArea;
+use crate::upkeep::maintenance::SeparateArea;
 use crate::upkeep::maintenance::StoreMaintenance;
 use crate::upkeep::pace::{of_merging, of_preparing, of_rolling, of_sealing};
 use crate::upkeep::rolling::TailRoller;
@@ -374,9 +374,9 @@ impl Store {
 
     /// From now on, until the store is closed, buckets of these areas, and of no others, are split at this
     /// size. So the drop of a large group there removes files, and merges none.
-    pub fn keep_apart(&self, areas: impl IntoIterator<Item = BucketId>, split_bytes: u64) {
-        let areas = areas.into_iter().map(|bucket| ApartArea { bucket, split_bytes });
-        if self.inner.shared.keep_apart(areas.collect()) {
+    pub fn separate_files(&self, areas: impl IntoIterator<Item = BucketId>, split_bytes: u64) {
+        let areas = areas.into_iter().map(|bucket| SeparateArea { bucket, split_bytes });
+        if self.inner.shared.separate_files(areas.collect()) {
             self.inner.shared.alarm.ring();
         }
     }
@@ -484,7 +484,7 @@ impl Store {
         WriteTimes { waited, committed, rolled: counters.rolled.counts() }
     }
 
-    /// Waits for the writes that are under way, and ends all work. Other clones answer [`Error::Closed`] from
+    /// Waits for the writes that are in flight, and ends all work. Other clones answer [`Error::Closed`] from
     /// now on.
     pub fn close(self) {
         self.inner.close();

@@ -125,8 +125,8 @@ fn every_crate_is_linted() {
 /// Executables of tests beside the one of their crate, each with the reason for a process of its own.
 const SEPARATE_TESTS: [(&str, &str); 7] = [
     ("crates/gateway/tests/cluster.rs", "its many nodes run until the process ends"),
-    ("crates/gateway/tests/feed.rs", "places of streams are counted for the process"),
-    ("crates/gateway/tests/feed_panics.rs", "places of streams are counted for the process"),
+    ("crates/gateway/tests/feed.rs", "slots of streams are counted for the process"),
+    ("crates/gateway/tests/feed_panics.rs", "slots of streams are counted for the process"),
     ("crates/server/tests/access/main.rs", "it runs long, beside the others"),
     ("crates/server/tests/admission.rs", "it loads the machine, and has a limit of the server's memory"),
     ("crates/server/tests/cluster/main.rs", "it runs long, beside the others"),

@@ -32,7 +32,7 @@ pub fn by_system(own: Option<&ClientIdentity>) -> Result<ClientConfig, TrustErro
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| TrustError::Tls(error.to_string()))?;
-    let verifier = Arc::new(GivenRoots { chains, certificates: found.certs });
+    let verifier = Arc::new(CustomRoots { chains, certificates: found.certs });
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     match own {
         Some(own) => own.complete(builder),
@@ -42,12 +42,12 @@ pub fn by_system(own: Option<&ClientIdentity>) -> Result<ClientConfig, TrustErro
 
 /// Verifier that accepts certificates signed by one of these, and these themselves.
 #[derive(Debug)]
-struct GivenRoots {
+struct CustomRoots {
     chains: Arc<WebPkiServerVerifier>,
     certificates: Vec<CertificateDer<'static>>,
 }
 
-impl ServerCertVerifier for GivenRoots {
+impl ServerCertVerifier for CustomRoots {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -50,9 +50,9 @@ const CHANCE_MIN: f64 = 1.0;
 const P99_MAX: f64 = 2.0;
 const REFUSED_MAX: f64 = 10.0;
 
-/// Places of the documents of a bulk.
+/// Partitions that the documents of a bulk go to.
 #[derive(Debug, Clone, Copy)]
-enum BulkPlaces {
+enum BulkDistribution {
     /// The partition that the server picks.
     ByLoad,
     /// One partition, by a number.
@@ -61,16 +61,17 @@ enum BulkPlaces {
     Spread,
 }
 
-const PLACES: [BulkPlaces; 3] = [BulkPlaces::ByLoad, BulkPlaces::ByChance, BulkPlaces::Spread];
+const PLACES: [BulkDistribution; 3] =
+    [BulkDistribution::ByLoad, BulkDistribution::ByChance, BulkDistribution::Spread];
 
 /// Lines of the bulk with a number.
-fn lines(places: BulkPlaces, number: u64, documents: &[Vec<u8>]) -> Vec<u8> {
+fn lines(places: BulkDistribution, number: u64, documents: &[Vec<u8>]) -> Vec<u8> {
     let mut lines = Vec::new();
     for document in number * BATCH..(number + 1) * BATCH {
         let action = match places {
-            BulkPlaces::ByLoad => "{\"create\":{}}\n".to_owned(),
-            BulkPlaces::ByChance => format!("{{\"create\":{{\"routing\":\"{number}\"}}}}\n"),
-            BulkPlaces::Spread => format!("{{\"create\":{{\"routing\":\"{document}\"}}}}\n"),
+            BulkDistribution::ByLoad => "{\"create\":{}}\n".to_owned(),
+            BulkDistribution::ByChance => format!("{{\"create\":{{\"routing\":\"{number}\"}}}}\n"),
+            BulkDistribution::Spread => format!("{{\"create\":{{\"routing\":\"{document}\"}}}}\n"),
         };
         lines.extend_from_slice(action.as_bytes());
         lines.extend_from_slice(&documents[document as usize % documents.len()]);
@@ -80,12 +81,12 @@ fn lines(places: BulkPlaces, number: u64, documents: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Bulks of one batch each, one for each number.
-fn bulks(places: BulkPlaces, documents: &Arc<Vec<Vec<u8>>>) -> Requests {
+fn bulks(places: BulkDistribution, documents: &Arc<Vec<Vec<u8>>>) -> Requests {
     let documents = Arc::clone(documents);
     Arc::new(move |number| {
         let stream = match places {
-            BulkPlaces::ByLoad => "logs-picked",
-            BulkPlaces::ByChance | BulkPlaces::Spread => "logs-routed",
+            BulkDistribution::ByLoad => "logs-picked",
+            BulkDistribution::ByChance | BulkDistribution::Spread => "logs-routed",
         };
         OutgoingRequest::new(Method::POST, format!("/elastic/{stream}/_bulk"))
             .parameter("filter_path", "errors,items.*.error.type")
@@ -301,9 +302,11 @@ mod tests {
     #[test]
     fn bulks_have_the_routing_values_of_their_places() {
         let documents = [b"{\"a\":1}".to_vec()];
-        for (places, expected) in
-            [(BulkPlaces::ByLoad, 0), (BulkPlaces::ByChance, 1), (BulkPlaces::Spread, BATCH)]
-        {
+        for (places, expected) in [
+            (BulkDistribution::ByLoad, 0),
+            (BulkDistribution::ByChance, 1),
+            (BulkDistribution::Spread, BATCH),
+        ] {
             let text = String::from_utf8(lines(places, 7, &documents)).expect("lines are text");
             let actions = text
                 .lines()

@@ -117,7 +117,7 @@ struct ExpensiveNeighbour {
 }
 
 /// Times of requests beside a neighbour, and the neighbour's own.
-struct SeenBeside {
+struct NeighbourLatencies {
     queries: TimeSamples,
     gets: TimeSamples,
     neighbour: ClientLatencies,
@@ -125,7 +125,7 @@ struct SeenBeside {
 
 impl FairnessRun {
     /// Cheap queries and gets, beside a neighbour where there is one.
-    fn beside(&self, neighbour: Option<&ExpensiveNeighbour>) -> Result<SeenBeside, Error> {
+    fn beside(&self, neighbour: Option<&ExpensiveNeighbour>) -> Result<NeighbourLatencies, Error> {
         std::thread::scope(|scope| {
             let busy = neighbour.map(|neighbour| {
                 let asking = move || {
@@ -140,7 +140,7 @@ impl FairnessRun {
             let failed = |_| Error::failed("a thread of the benchmark ended before its time");
             let gets = gets.join().map_err(failed)??;
             let neighbour = busy.map(|busy| busy.join().map_err(failed)?).transpose()?;
-            Ok(SeenBeside {
+            Ok(NeighbourLatencies {
                 queries: queries.seen.times,
                 gets: gets.seen.times,
                 neighbour: neighbour.map(|(seen, _)| seen).unwrap_or_default(),

@@ -288,7 +288,7 @@ fn watch(cluster: &PlacedIndexBench) -> Result<(SeenMoves, Duration), Error> {
     Err(Error::Failed(format!("the rebalance did not end within {} seconds", PLACEMENT_TIMEOUT.as_secs())))
 }
 
-/// Adds the moves under way. A copy is under way for longer than the interval between two looks: the leader
+/// Adds the moves in progress. A copy takes longer than the interval between two looks: the leader
 /// plans at most ten times a second.
 fn add_moves(rebalance: &Value, moves: &mut SeenMoves) {
     for copy in rebalance["copies"].as_array().into_iter().flatten() {

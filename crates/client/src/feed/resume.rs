@@ -76,32 +76,32 @@ fn replace(next: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 #[derive(Debug, Default)]
 pub(super) struct CompletionFrontier {
     /// Start offsets of the operations in flight.
-    under_way: BTreeSet<u64>,
+    in_flight: BTreeSet<u64>,
     reached: u64,
 }
 
 impl From<u64> for CompletionFrontier {
     /// Creates a frontier; everything before this offset was done earlier.
     fn from(reached: u64) -> Self {
-        CompletionFrontier { under_way: BTreeSet::new(), reached }
+        CompletionFrontier { in_flight: BTreeSet::new(), reached }
     }
 }
 
 impl CompletionFrontier {
     /// Records the start of the operation at this offset.
     pub(super) fn begin(&mut self, offset: u64) {
-        self.under_way.insert(offset);
+        self.in_flight.insert(offset);
     }
 
     /// Records the end of the operation from `offset` to `end`.
     pub(super) fn end(&mut self, offset: u64, end: u64) {
-        self.under_way.remove(&offset);
+        self.in_flight.remove(&offset);
         self.reached = self.reached.max(end);
     }
 
     /// Everything before this offset is done.
     pub(super) fn offset(&self) -> u64 {
-        self.under_way.first().copied().unwrap_or(self.reached)
+        self.in_flight.first().copied().unwrap_or(self.reached)
     }
 }
 

@@ -32,7 +32,7 @@ Examples:
 
 A new node gets its copies without this command, and no copies move between the other nodes then.")]
     Rebalance(PatienceArguments),
-    /// Stop a rebalance: no further moves begin, those under way end, and what has moved stays.
+    /// Stop a rebalance: no further moves begin, those in progress end, and what has moved stays.
     Stop(PatienceArguments),
     /// Move one copy of a slice of a placed index to another node.
     #[command(after_help = "Example:\n  millrace index move by-message-id --slice 3 --from n0 --to n4")]

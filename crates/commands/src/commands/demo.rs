@@ -51,7 +51,7 @@ pub struct DemoNode {
 /// Fault for which the node of the demo does not start.
 type DemoFault = Box<dyn StdError + Send + Sync>;
 
-/// Start of the node of the demo under way.
+/// Start of the demo node, in progress.
 pub type DemoStarting = Pin<Box<dyn Future<Output = Result<DemoNode, DemoFault>>>>;
 
 /// Starts the node of the demo on free ports, with its data in a directory and the application of these

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::AskedAggregation;
+use super::RequestedAggregation;
 use super::metrics::figures;
 use super::values::FieldSource;
 use crate::Error;
@@ -49,8 +49,8 @@ const MOVING: [&str; 5] = ["max", "min", "sum", "unweightedAvg", "linearWeighted
 /// # Errors
 /// An option is missing or malformed, or the pipeline cannot stand there.
 pub(super) fn check(
-    asked: &AskedAggregation,
-    siblings: &[AskedAggregation],
+    asked: &RequestedAggregation,
+    siblings: &[RequestedAggregation],
     around: &[&str],
 ) -> Result<(), Error> {
     let Some(place) = PipelineKind::of(&asked.kind) else { return Ok(()) };
@@ -97,7 +97,7 @@ pub(super) fn check(
     Ok(())
 }
 
-fn path_of(asked: &AskedAggregation) -> Option<&str> {
+fn path_of(asked: &RequestedAggregation) -> Option<&str> {
     match asked.options.get("buckets_path")? {
         Value::String(path) => Some(path),
         Value::Array(paths) if paths.len() == 1 => paths[0].as_str(),
@@ -190,7 +190,7 @@ fn figure(bucket: &Map<String, Value>, path: &str) -> Result<Option<f64>, Error>
 fn figure_or_gap(
     bucket: &Map<String, Value>,
     path: &str,
-    all: &[AskedAggregation],
+    all: &[RequestedAggregation],
 ) -> Result<Option<f64>, Error> {
     match look(bucket, path) {
         PathEnd::Nowhere if ends_at_pipeline(all, path) => Ok(None),
@@ -199,7 +199,7 @@ fn figure_or_gap(
 }
 
 /// True if a path leads to a pipeline, through aggregations with one bucket.
-fn ends_at_pipeline(all: &[AskedAggregation], path: &str) -> bool {
+fn ends_at_pipeline(all: &[RequestedAggregation], path: &str) -> bool {
     all.iter().any(|one| match path.strip_prefix(one.name.as_str()) {
         Some(rest) if rest.is_empty() || rest.starts_with('.') => PipelineKind::of(&one.kind).is_some(),
         Some(rest) => rest.strip_prefix('>').is_some_and(|rest| ends_at_pipeline(&one.inner, rest)),
@@ -208,9 +208,10 @@ fn ends_at_pipeline(all: &[AskedAggregation], path: &str) -> bool {
 }
 
 /// The pipelines on the buckets around them: each after the one whose figures it reads.
-fn in_order(inner: &[AskedAggregation]) -> Vec<&AskedAggregation> {
-    let is_meant = |asked: &&AskedAggregation| PipelineKind::of(&asked.kind) == Some(PipelineKind::OfBuckets);
-    let all: Vec<&AskedAggregation> = inner.iter().filter(is_meant).collect();
+fn in_order(inner: &[RequestedAggregation]) -> Vec<&RequestedAggregation> {
+    let is_meant =
+        |asked: &&RequestedAggregation| PipelineKind::of(&asked.kind) == Some(PipelineKind::OfBuckets);
+    let all: Vec<&RequestedAggregation> = inner.iter().filter(is_meant).collect();
     let places: HashMap<&str, usize> =
         all.iter().enumerate().map(|(at, asked)| (asked.name.as_str(), at)).collect();
     let mut is_placed = vec![false; all.len()];
@@ -229,7 +230,7 @@ fn in_order(inner: &[AskedAggregation]) -> Vec<&AskedAggregation> {
 }
 
 /// Buckets that lack a figure are left out, or count as zero.
-fn filled(asked: &AskedAggregation, figure: Option<f64>) -> Option<f64> {
+fn filled(asked: &RequestedAggregation, figure: Option<f64>) -> Option<f64> {
     let inserts_zeros = asked.options.get("gap_policy").is_some_and(|policy| policy == "insert_zeros");
     figure.filter(|figure| figure.is_finite()).or(inserts_zeros.then_some(0.0))
 }
@@ -239,8 +240,8 @@ fn filled(asked: &AskedAggregation, figure: Option<f64>) -> Option<f64> {
 /// # Errors
 /// Its path leads to no figures.
 pub(super) fn of_siblings(
-    asked: &AskedAggregation,
-    siblings: &[AskedAggregation],
+    asked: &RequestedAggregation,
+    siblings: &[RequestedAggregation],
     answer: &Map<String, Value>,
 ) -> Result<(&'static str, Value), Error> {
     let path = path_of(asked).unwrap_or_default();
@@ -312,7 +313,7 @@ pub(super) fn of_siblings(
 /// # Errors
 /// A path leads to no figures.
 pub(super) fn of_buckets(
-    inner: &[AskedAggregation],
+    inner: &[RequestedAggregation],
     buckets: &mut Vec<Map<String, Value>>,
     names_types: bool,
 ) -> Result<(), Error> {
@@ -350,7 +351,7 @@ pub(super) fn of_buckets(
     Ok(())
 }
 
-fn unit_ms(asked: &AskedAggregation) -> Result<Option<f64>, Error> {
+fn unit_ms(asked: &RequestedAggregation) -> Result<Option<f64>, Error> {
     let Some(unit) = asked.options.get("unit").map(text_of) else { return Ok(None) };
     let unit = match unit.as_str() {
         "second" => "1s",
@@ -364,7 +365,7 @@ fn unit_ms(asked: &AskedAggregation) -> Result<Option<f64>, Error> {
 }
 
 /// Result of a pipeline for each bucket: `None` for a bucket without one, `Some(None)` for one without value.
-fn results(asked: &AskedAggregation, figures: &[Option<f64>]) -> Result<Vec<Option<Option<f64>>>, Error> {
+fn results(asked: &RequestedAggregation, figures: &[Option<f64>]) -> Result<Vec<Option<Option<f64>>>, Error> {
     let number = |name: &str| asked.options.get(name).and_then(Value::as_i64);
     Ok(match asked.kind.as_str() {
         "cumulative_sum" => {
@@ -404,7 +405,7 @@ fn results(asked: &AskedAggregation, figures: &[Option<f64>]) -> Result<Vec<Opti
 }
 
 /// Name of the function in the script of `moving_fn`, `MovingFunctions.NAME(values)`.
-fn moving_function(asked: &AskedAggregation) -> Result<&'static str, Error> {
+fn moving_function(asked: &RequestedAggregation) -> Result<&'static str, Error> {
     let script = match asked.options.get("script") {
         Some(Value::Object(script)) => script.get("source").map(text_of),
         script => script.map(text_of),
@@ -441,8 +442,8 @@ struct FigureOrder {
 }
 
 fn sort(
-    asked: &AskedAggregation,
-    inner: &[AskedAggregation],
+    asked: &RequestedAggregation,
+    inner: &[RequestedAggregation],
     buckets: &mut Vec<Map<String, Value>>,
 ) -> Result<(), Error> {
     let malformed = || Error::Parsing(format!("[sort] of [{}] is malformed", asked.name));

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::AskedAggregation;
+use super::RequestedAggregation;
 use super::pipelines::PipelineKind;
 use crate::Error;
 use crate::query;
@@ -42,7 +42,7 @@ const OF_FIELDS: [&str; 24] = [
     "global",
 ];
 
-impl AskedAggregation {
+impl RequestedAggregation {
     /// Fields that the aggregation reads of each document, with those inside; `None`: whole documents.
     pub(crate) fn fields(&self) -> Option<Vec<&str>> {
         let mut fields: Vec<&str> = self.queried.source_paths()?.iter().map(String::as_str).collect();

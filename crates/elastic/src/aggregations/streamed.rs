@@ -32,7 +32,7 @@ use super::samples::BucketSample;
 use super::significant::{SignificantDivision, TermBackground};
 use super::terms::WantedTerms;
 use super::values::{AggregatedValue, FieldSource};
-use super::{AggregationScope, AskedAggregation, BucketAggregation};
+use super::{AggregationScope, BucketAggregation, RequestedAggregation};
 use crate::Error;
 use crate::hit_form::InnerHits;
 use crate::hit_scan::RowField;
@@ -45,7 +45,7 @@ const PART_BYTES: usize = 160;
 
 /// Aggregations of a search, and what they have collected.
 pub(crate) struct StreamedAggregations<'a> {
-    asked: &'a [AskedAggregation],
+    asked: &'a [RequestedAggregation],
     scope: &'a AggregationScope<'a>,
     plans: Vec<StreamPlan<'a>>,
     states: Vec<StreamState>,
@@ -59,7 +59,7 @@ impl<'a> StreamedAggregations<'a> {
     /// # Errors
     /// An option has a value that is not possible.
     pub(crate) fn new(
-        asked: &'a [AskedAggregation],
+        asked: &'a [RequestedAggregation],
         scope: &'a AggregationScope<'a>,
         memory: &'a QueryMemory,
     ) -> Result<Option<Self>, Error> {
@@ -159,7 +159,7 @@ fn add_all(plans: &[StreamPlan<'_>], states: &mut [StreamState], hit: StreamedHi
 
 /// An aggregation with its options, read once for all documents.
 struct StreamPlan<'a> {
-    asked: &'a AskedAggregation,
+    asked: &'a RequestedAggregation,
     scope: &'a AggregationScope<'a>,
     memory: &'a QueryMemory,
     work: StreamWork,
@@ -249,7 +249,7 @@ struct BucketState {
 impl<'a> StreamPlan<'a> {
     /// Plans of aggregations; `None` if one of them needs all documents together.
     fn all(
-        asked: &'a [AskedAggregation],
+        asked: &'a [RequestedAggregation],
         scope: &'a AggregationScope<'a>,
         memory: &'a QueryMemory,
     ) -> Result<Option<Vec<Self>>, Error> {
@@ -258,7 +258,7 @@ impl<'a> StreamPlan<'a> {
     }
 
     fn of(
-        asked: &'a AskedAggregation,
+        asked: &'a RequestedAggregation,
         scope: &'a AggregationScope<'a>,
         memory: &'a QueryMemory,
     ) -> Result<Option<Self>, Error> {
@@ -292,7 +292,7 @@ impl<'a> StreamPlan<'a> {
             "global" => StreamWork::Global,
             "missing" => StreamWork::Missing(one.source()?),
             // The objects of a document would not be together any more where one asks for the document.
-            "nested" if !asked.inner.iter().any(AskedAggregation::divides_roots_late) => {
+            "nested" if !asked.inner.iter().any(RequestedAggregation::divides_roots_late) => {
                 StreamWork::Nested(one.nested_path()?)
             }
             "reverse_nested" => StreamWork::ReverseNested,

@@ -109,7 +109,7 @@ impl CatalogChange<'_> {
         made?;
         *self.catalog.entries.write() = Arc::clone(&self.entries);
         for index in &self.deleted {
-            // Writes that are under way are done before the drop, which then covers them.
+            // Writes that are in flight are done before the drop, which then covers them.
             index.live.delete();
             partitions::begin_drops(&self.entries, index);
         }

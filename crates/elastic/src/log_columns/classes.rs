@@ -135,7 +135,7 @@ fn row_classes(rows: &RowSet, dimensions: &[RowDimension<'_>]) -> Option<Vec<Row
 }
 
 /// Receiver of the members of rows that are alike, and of their number.
-pub(crate) type AlikeReceiver<'t> = dyn FnMut(Map<String, Value>, usize) -> Result<(), Error> + 't;
+pub(crate) type EqualRowsReceiver<'t> = dyn FnMut(Map<String, Value>, usize) -> Result<(), Error> + 't;
 
 /// Rows of many chunks that are alike, counted before they are handed on.
 #[derive(Default)]
@@ -160,7 +160,7 @@ impl RowTally {
         rows: &RowSet,
         dimensions: &[RowDimension<'_>],
         members: &dyn Fn(usize) -> Map<String, Value>,
-        take: &mut AlikeReceiver<'_>,
+        take: &mut EqualRowsReceiver<'_>,
     ) -> Result<(), Error> {
         let Some(classes) = row_classes(rows, dimensions) else {
             return rows.iter().try_for_each(|row| take(members(row), 1));
@@ -192,7 +192,7 @@ impl RowTally {
     ///
     /// # Errors
     /// That of `take`.
-    pub(crate) fn hand_on(&mut self, take: &mut AlikeReceiver<'_>) -> Result<(), Error> {
+    pub(crate) fn hand_on(&mut self, take: &mut EqualRowsReceiver<'_>) -> Result<(), Error> {
         self.positions.clear();
         self.classes.drain(..).try_for_each(|(members, count)| take(members, count))
     }

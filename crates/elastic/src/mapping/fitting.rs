@@ -225,7 +225,7 @@ impl MappingPass {
             if has_unread(value) {
                 self.refuse(&path, Error::document(format!("a value of [{path}] cannot be read")))?;
             }
-            self.member(definition, MemberPlace { name, path: &path, depth }, value, &mode)?;
+            self.member(definition, MemberContext { name, path: &path, depth }, value, &mode)?;
         }
         Ok(())
     }
@@ -233,7 +233,7 @@ impl MappingPass {
     fn member(
         &mut self,
         definition: &mut Map<String, Value>,
-        place: MemberPlace<'_>,
+        place: MemberContext<'_>,
         value: &Value,
         mode: &DynamicMode,
     ) -> Result<(), Error> {
@@ -245,7 +245,7 @@ impl MappingPass {
             let mut inner = Map::new();
             inner.insert(rest.to_owned(), value.clone());
             let path = place.path[..place.path.len() - rest.len() - 1].to_owned();
-            let place = MemberPlace { name: first, path: &path, depth: place.depth };
+            let place = MemberContext { name: first, path: &path, depth: place.depth };
             return self.member(definition, place, &Value::Object(inner), mode);
         }
         match mode {
@@ -286,7 +286,7 @@ impl MappingPass {
     fn known(
         &mut self,
         field: &mut Map<String, Value>,
-        place: &MemberPlace<'_>,
+        place: &MemberContext<'_>,
         value: &Value,
         mode: &DynamicMode,
     ) -> Result<(), Error> {
@@ -335,14 +335,14 @@ impl MappingPass {
     }
 }
 
-/// Place of a member in its document.
-struct MemberPlace<'p> {
+/// A member of a document, with its path and depth.
+struct MemberContext<'p> {
     name: &'p str,
     path: &'p str,
     depth: usize,
 }
 
-impl MemberPlace<'_> {
+impl MemberContext<'_> {
     /// Error of a new field that the mapping does not take.
     fn strict(&self, mode: &str) -> Error {
         let parent = self.path.strip_suffix(self.name).unwrap_or("").trim_end_matches('.');

@@ -18,7 +18,7 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(65);
 pub(super) const OTHERS_FOR: Duration = Duration::from_secs(75);
 
 /// Ids that the documents of a write have.
-pub(crate) type GivenIds = Arc<[String]>;
+pub(crate) type ExplicitIds = Arc<[String]>;
 
 /// Ids on their way to partitions.
 #[derive(Debug, Default)]
@@ -45,8 +45,8 @@ struct OtherWrites {
 struct ArrivingWrite {
     /// Number of the partition.
     partition: u32,
-    ids: GivenIds,
-    /// End of a write of unknown outcome. `None`: it is under way.
+    ids: ExplicitIds,
+    /// End of a write of unknown outcome. `None`: it is in flight.
     until: Option<Instant>,
 }
 
@@ -55,7 +55,7 @@ impl ArrivingState {
         self.writes.retain(|_, write| write.until.is_none_or(|until| until > now));
     }
 
-    fn begin(&mut self, partition: u32, ids: &GivenIds, now: Instant) -> u64 {
+    fn begin(&mut self, partition: u32, ids: &ExplicitIds, now: Instant) -> u64 {
         self.forget(now);
         let number = self.next;
         self.next += 1;
@@ -71,7 +71,7 @@ impl ArrivingState {
         }
     }
 
-    fn ids_at(&mut self, partitions: &[u32], now: Instant) -> Vec<GivenIds> {
+    fn ids_at(&mut self, partitions: &[u32], now: Instant) -> Vec<ExplicitIds> {
         self.forget(now);
         let there = self.writes.values().filter(|write| partitions.contains(&write.partition));
         there.map(|write| Arc::clone(&write.ids)).collect()
@@ -89,13 +89,13 @@ impl ArrivingState {
 
 impl ArrivingIds {
     /// Notes ids that are on their way to a partition. They are until the result is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, partition: u32, ids: &GivenIds) -> ArrivingHold {
+    pub(crate) fn begin(self: &Arc<Self>, partition: u32, ids: &ExplicitIds) -> ArrivingHold {
         let number = self.0.lock().begin(partition, ids, Instant::now());
         ArrivingHold { of: Arc::clone(self), number, is_unknown: false }
     }
 
     /// Ids on their way to any of these partitions, by write.
-    pub(crate) fn ids_at(&self, partitions: &[u32]) -> Vec<GivenIds> {
+    pub(crate) fn ids_at(&self, partitions: &[u32]) -> Vec<ExplicitIds> {
         self.0.lock().ids_at(partitions, Instant::now())
     }
 
@@ -111,7 +111,7 @@ impl ArrivingIds {
     }
 }
 
-/// Ids of a write that is under way.
+/// Ids of a write that is in flight.
 #[derive(Debug)]
 pub(crate) struct ArrivingHold {
     of: Arc<ArrivingIds>,
@@ -140,7 +140,7 @@ mod tests {
     fn ids_are_on_their_way_until_their_outcome_is_known_or_they_are_given_up() {
         let mut state = ArrivingState::default();
         let now = Instant::now();
-        let ids = |name: &str| -> GivenIds { [name.to_owned()].into() };
+        let ids = |name: &str| -> ExplicitIds { [name.to_owned()].into() };
         let first = state.begin(1, &ids("a"), now);
         let second = state.begin(1, &ids("b"), now);
         state.begin(2, &ids("c"), now);
@@ -155,7 +155,7 @@ mod tests {
         state.end(second, true, now);
         assert_eq!(names(&mut state, &[1], UNKNOWN_FOR / 2), ["b"], "it may still be written");
         assert!(names(&mut state, &[1], UNKNOWN_FOR).is_empty());
-        assert_eq!(names(&mut state, &[2], UNKNOWN_FOR), ["c"], "a write under way ends by itself");
+        assert_eq!(names(&mut state, &[2], UNKNOWN_FOR), ["c"], "a write in flight ends by itself");
         assert_eq!(state.writes.len(), 1, "the others are forgotten");
     }
 

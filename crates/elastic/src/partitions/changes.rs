@@ -9,7 +9,9 @@ use millrace_cluster::ClusterVersion;
 use millrace_node::Node;
 use parking_lot::Mutex;
 
-use super::{GivenIds, LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised};
+use super::{
+    ExplicitIds, LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised,
+};
 use crate::Error;
 use crate::catalog::{
     CatalogChange, CatalogEntries, EntryWrite, IndexCatalog, IndexEntry, OpenIndex, now_ms,
@@ -17,7 +19,7 @@ use crate::catalog::{
 use crate::log_settings::{PartitionLimits, RoutingSlots};
 use crate::service::ElasticService;
 use crate::slot_picking::ReplicaNodes;
-use crate::storage::{self, PartitionPlace, StorageGroup};
+use crate::storage::{self, PartitionAddress, StorageGroup};
 
 /// Partitions whose entries are written together, and whose documents are dropped together.
 const DROPS_AT_ONCE: usize = 128;
@@ -32,7 +34,7 @@ pub(crate) fn begin_write(
     index: &OpenIndex,
     shard: u32,
     load: PartitionLoad,
-    given: &GivenIds,
+    given: &ExplicitIds,
 ) -> Result<PartitionHold, Error> {
     let (table, limits) = (&index.live.partitions, PartitionLimits::of(index));
     if !given.is_empty() {
@@ -148,7 +150,7 @@ fn create(
         .unwrap_or_default();
     let entry = PartitionEntry {
         number,
-        place: PartitionPlace { place, area },
+        place: PartitionAddress { place, area },
         index: index.entry.number,
         shard,
         opened_ms: now_ms(),
@@ -211,9 +213,9 @@ impl<'i> SlotNodes<'i> {
     }
 }
 
-/// Takes partitions of the catalog in. Those whose drop was under way, or whose index was deleted, are to be
-/// dropped; `deleted` are the numbers of deleted indexes. What has no index for another reason stays in the
-/// store: an owner that did not see the index may have made another one of its name.
+/// Takes partitions of the catalog in. Those whose drop was in progress, or whose index was deleted, are to
+/// be dropped; `deleted` are the numbers of deleted indexes. What has no index for another reason stays in
+/// the store: an owner that did not see the index may have made another one of its name.
 ///
 /// The bounds of a partition count as what it has. So the first write to it writes its entry again, and that
 /// of an earlier owner that comes late does not count.
@@ -259,8 +261,8 @@ pub(crate) fn begin_drops(catalog: &CatalogEntries, index: &OpenIndex) {
     catalog.dropping.lock().extend(entries);
 }
 
-/// Completes the drops that are under way: of partitions of all indexes, or of those with these numbers, for
-/// as long as a request waits. No change of the catalog waits for the drops.
+/// Completes the drops that are in progress: of partitions of all indexes, or of those with these numbers,
+/// for as long as a request waits. No change of the catalog waits for the drops.
 ///
 /// # Errors
 /// The first drop that cannot be completed now. The others are, if there is time.
@@ -317,7 +319,7 @@ fn complete_some(
     outcomes.into_iter().collect()
 }
 
-/// Waits for the writes to a closed partition that are under way. To one that is open again, others begin
+/// Waits for the writes to a closed partition that are in flight. To one that is open again, others begin
 /// without an end.
 fn wait_for_writes(partition: &LogPartition) {
     let mut state = partition.state.lock();
@@ -327,7 +329,7 @@ fn wait_for_writes(partition: &LogPartition) {
 }
 
 /// The entry of a partition whose drop is begun while the catalog is changed, if its time is over since it
-/// was closed, and no write to it is under way. The drop would take what is written to one that is open.
+/// was closed, and no write to it is in flight. The drop would take what is written to one that is open.
 fn begun_drop(partition: &LogPartition, is_over: impl Fn(u64) -> bool) -> Option<PartitionEntry> {
     let state = partition.state.lock();
     let may_go = state.writers == 0 && state.entry.closed_ms.is_some_and(is_over);
@@ -458,7 +460,7 @@ mod tests {
         catalog.change().expect("the catalog is read").dropping.lock().push(entry(1, true));
         let over = Some(Instant::now());
         let pass = catalog.completing_drops.lock();
-        complete_until(&catalog, Some(&[1]), over).expect_err("another pass is under way");
+        complete_until(&catalog, Some(&[1]), over).expect_err("another pass is in progress");
         drop(pass);
         assert_eq!(waiting(), 1);
         complete_drops(&catalog, Some(&[2])).expect("this index has none");

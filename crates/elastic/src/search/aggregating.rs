@@ -6,7 +6,7 @@ use millrace_plan::QueryMemory;
 use serde_json::Value;
 
 use super::SearchHit;
-use crate::aggregations::{self, AggregationScope, AskedAggregation, StreamedAggregations};
+use crate::aggregations::{self, AggregationScope, RequestedAggregation, StreamedAggregations};
 use crate::catalog::OpenIndex;
 use crate::hit_scan::{HitScan, HitSink, RowChooser, RowField, RowSink, VisitedDocument};
 use crate::query::SearchQuery;
@@ -32,7 +32,7 @@ impl HitSink for WholeSink<'_> {
 
 /// Hands all documents of a search to its aggregations.
 struct WholeAggregationSink<'s, 'a> {
-    asked: &'s [AskedAggregation],
+    asked: &'s [RequestedAggregation],
     streamed: &'s mut StreamedAggregations<'a>,
 }
 
@@ -131,7 +131,7 @@ pub(super) fn aggregate(
     is_timed_out: &mut bool,
 ) -> Result<Value, Error> {
     let mut everything = WholeSink { memory, hits: Vec::new() };
-    if request.aggregations.iter().any(AskedAggregation::reads_everything) {
+    if request.aggregations.iter().any(RequestedAggregation::reads_everything) {
         *is_timed_out |= visit_everything(service, scope.indexes, request, &mut everything)?;
     }
     let matching = matching.iter().collect::<Vec<_>>();

@@ -22,9 +22,9 @@ pub(super) const fn area_bits(area: u8) -> u32 {
     }
 }
 
-/// Place of a partition.
+/// Address of a partition: its place in an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PartitionPlace {
+pub(crate) struct PartitionAddress {
     pub(crate) place: u16,
     #[serde(default, skip_serializing_if = "is_first")]
     pub(crate) area: u8,
@@ -41,7 +41,7 @@ const APART_BYTES: u64 = 16 << 20;
 pub(crate) fn keep_partitions_apart(node: &Node) {
     let areas = if node.cluster().is_alone() { 0..1 } else { 0..AREAS };
     let areas = areas.map(|area| BucketId::new(HOME_BITS, u64::from(area_bits(area))));
-    node.store().keep_apart(areas, APART_BYTES);
+    node.store().separate_files(areas, APART_BYTES);
 }
 
 /// Timestamp that no write of this node's store exceeds.
@@ -117,8 +117,9 @@ mod tests {
 
     #[test]
     fn places_are_read_as_they_were_written() {
-        let first: PartitionPlace = serde_json::from_str(r#"{"place":7}"#).expect("a place without an area");
-        assert_eq!(first, PartitionPlace { place: 7, area: 0 });
+        let first: PartitionAddress =
+            serde_json::from_str(r#"{"place":7}"#).expect("a place without an area");
+        assert_eq!(first, PartitionAddress { place: 7, area: 0 });
         assert_eq!(serde_json::to_string(&first).expect("a text"), r#"{"place":7}"#);
     }
 }

@@ -41,7 +41,7 @@ impl GroupChunks {
         let buckets = cluster.buckets_of(&groups[0])?;
         let [bucket] = buckets.as_slice() else { return Ok(None) };
         let own = || wait_for(node, own_bucket(node, &groups[0], *bucket, ASKING_TIME));
-        let Some(fence) = pool::wait_without_place(own)?? else { return Ok(None) };
+        let Some(fence) = pool::wait_without_slot(own)?? else { return Ok(None) };
         let view = store.view(ELASTIC_TYPE, &ViewScope::GroupsIn(groups.clone(), buckets.clone()))?;
         // What is in the view stays there, wherever the documents move from now on.
         Ok(fence.check(node).is_ok().then_some(GroupChunks(view)))

@@ -30,7 +30,7 @@ pub(crate) fn scan(
     mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     let each = |document: Document, _| visit(StoredSource::of(&document));
-    let reader = ScanReader { place: ReaderPlace::Kept, node, permit: &Permit::of_server() };
+    let reader = ScanReader { slot: WaitingSlot::Kept, node, permit: &Permit::of_server() };
     scan_by(reader, ELASTIC_TYPE, vec![group.group()], None, each)
 }
 
@@ -73,12 +73,12 @@ pub(crate) fn scan_documents(
     after: Option<&str>,
     visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    scan_by(ScanReader { place: ReaderPlace::Lent, node, permit }, document_type, groups, after, visit)
+    scan_by(ScanReader { slot: WaitingSlot::Lent, node, permit }, document_type, groups, after, visit)
 }
 
-/// Place of a thread of the pool while it waits for other nodes.
+/// Use of the slot of a thread of the pool while it waits for other nodes.
 #[derive(Debug, Clone, Copy)]
-enum ReaderPlace {
+enum WaitingSlot {
     Kept,
     Lent,
 }
@@ -86,7 +86,7 @@ enum ReaderPlace {
 /// Reader of documents for a scan.
 #[derive(Clone, Copy)]
 struct ScanReader<'r> {
-    place: ReaderPlace,
+    slot: WaitingSlot,
     node: &'r Arc<Node>,
     permit: &'r Permit,
 }
@@ -98,7 +98,7 @@ fn scan_by(
     after: Option<&str>,
     mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    let ScanReader { place, node, permit } = reader;
+    let ScanReader { slot, node, permit } = reader;
     // Checked here, since other nodes take the question for permitted.
     node.permitted_store(permit, WantedGroups::These(&groups));
     let Some(cluster) = node.cluster().view()? else {
@@ -118,9 +118,9 @@ fn scan_by(
                     group: group.clone(),
                     after: after.clone(),
                 };
-                let answer = match place {
-                    ReaderPlace::Kept => read(node, group, bucket, question)?,
-                    ReaderPlace::Lent => pool::wait_without_place(|| read(node, group, bucket, question))?,
+                let answer = match slot {
+                    WaitingSlot::Kept => read(node, group, bucket, question)?,
+                    WaitingSlot::Lent => pool::wait_without_slot(|| read(node, group, bucket, question))?,
                 };
                 let (versions, next) = match answer {
                     None => break,
@@ -167,7 +167,7 @@ pub(crate) fn scan_all(
     check_all_there(node)?;
     let mut scan = ClusterScan::after(document_type, after);
     loop {
-        let versions = pool::wait_without_place(|| next_page(node, &mut scan))?;
+        let versions = pool::wait_without_slot(|| next_page(node, &mut scan))?;
         if versions.is_empty() {
             return Ok(());
         }

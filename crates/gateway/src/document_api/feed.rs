@@ -22,9 +22,9 @@ mod forward;
 mod input;
 mod key;
 mod operation;
-mod places;
 mod prepare;
 mod relay;
+mod slots;
 mod source;
 mod table;
 
@@ -58,7 +58,7 @@ use crate::forwarding;
 use crate::http::{self, BodyBounds, BodyReader, BudgetReservation, ReadBody, RequestParameters, collect};
 
 pub(crate) use self::answered::{AnsweredKeys, KeptKeyBounds};
-pub(crate) use self::places::{StreamPlace, StreamUse, streams_max, writer_of};
+pub(crate) use self::slots::{StreamSlot, StreamUse, streams_max, writer_of};
 pub(crate) use self::table::{ARROW, TABLE_PARAMETERS, accepts_table};
 
 /// Bytes of operations after which a piece ends.
@@ -143,7 +143,7 @@ struct FeedStart {
     form: PackedForm,
     format: FeedFormat,
     key: Option<StartedKey>,
-    place: StreamPlace,
+    slot: StreamSlot,
     /// Memory of the stream, and of a body that was read before.
     room: [Option<BudgetReservation>; 2],
 }
@@ -199,11 +199,11 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     let digest = BodyDigest::new(request.headers(), &call.parameters);
     let bytes = STREAM_BYTES + form.bytes();
     let wanted = StreamUse::of_feed(bytes);
-    let place = StreamPlace::take(&call.hop, call.writer, wanted, limits.bodies_bytes_max)?;
+    let slot = StreamSlot::take(&call.hop, call.writer, wanted, limits.bodies_bytes_max)?;
     let mut room = call.share();
     room.grow(bytes).await?;
     if requested == RequestedKey::Body {
-        return begin_whole(call, request.into_body(), digest, FeedRoom { form, format, place, room }).await;
+        return begin_whole(call, request.into_body(), digest, FeedRoom { form, format, slot, room }).await;
     }
     // A stream may be of any length; its memory is bounded by that of its pieces.
     let bounds = BodyBounds { bytes: usize::MAX, ..call.node.body_bounds() };
@@ -218,28 +218,28 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     // A client that waits for '100 Continue' gets it before the head of the answer.
     let first = reader.next().await?;
     let (reader, room) = (Some(reader), [Some(room), None]);
-    Ok(AdmittedFeed::Stream(Box::new(FeedStart { reader, first, form, format, key, place, room })))
+    Ok(AdmittedFeed::Stream(Box::new(FeedStart { reader, first, form, format, key, slot, room })))
 }
 
 /// Memory that is reserved for a stream.
 struct FeedRoom {
     form: PackedForm,
     format: FeedFormat,
-    place: StreamPlace,
+    slot: StreamSlot,
     room: BudgetReservation,
 }
 
 /// Reads the whole body, whose digest is the key of the stream.
 ///
 /// # Errors
-/// There is no room for the body; it does not end; a stream with the same body is under way.
+/// There is no room for the body; it does not end; a stream with the same body is in flight.
 async fn begin_whole(
     call: &DocumentCall,
     body: Body,
     digest: BodyDigest,
     reserved: FeedRoom,
 ) -> Result<AdmittedFeed, Error> {
-    let FeedRoom { form, format, place, room } = reserved;
+    let FeedRoom { form, format, slot, room } = reserved;
     let ReadBody { bytes, share } = collect(&call.node, body, call.node.body_bounds()).await?;
     let (mut whole, read) = (digest.clone(), bytes.clone());
     let whole = tokio::task::spawn_blocking(share.held_by(move || {
@@ -255,7 +255,7 @@ async fn begin_whole(
             let key = Some(StartedKey { key, digest });
             let first = Some(bytes).filter(|bytes| !bytes.is_empty());
             let room = [Some(room), Some(share)];
-            let start = FeedStart { reader: None, first, form, format, key, place, room };
+            let start = FeedStart { reader: None, first, form, format, key, slot, room };
             Ok(AdmittedFeed::Stream(Box::new(start)))
         }
     }
@@ -305,7 +305,7 @@ fn durability_of(call: &DocumentCall) -> Result<WriteDurability, Error> {
 impl FeedStart {
     /// Starts the steps of the stream, and returns the answer that they write.
     fn run(self, call: DocumentCall) -> Response {
-        let FeedStart { reader, first, form, format, key, place, room } = self;
+        let FeedStart { reader, first, form, format, key, slot, room } = self;
         let durability = call.parameters.get("durability").map(|_| call.durability);
         let answer_reader = match call.hop {
             ForwardKind::Client => AnswerReader::Client,
@@ -329,7 +329,7 @@ impl FeedStart {
         tokio::task::spawn_blocking(move || splitter.run());
         tokio::spawn(prepare::run(Arc::clone(&call), split, prepared));
         tokio::spawn(async move {
-            let _kept = (place, room);
+            let _kept = (slot, room);
             FeedCommitter::new(call, answer.clone(), key).run(to_commit).await;
             // The rest of the body of a stopped stream is read for a while, so that the client gets to its
             // answer.

@@ -412,7 +412,7 @@ pub(super) async fn commit_batch(
             Ok(wait) => {
                 let until = tokio::time::Instant::now() + wait;
                 let outcomes = receiver.await;
-                // The time was computed before the seal that is under way has made room.
+                // The time was computed before the seal that is in progress has made room.
                 while tokio::time::Instant::now() < until && store.is_behind() {
                     let next = tokio::time::Instant::now() + HELD_BACK_STEP;
                     tokio::time::sleep_until(next.min(until)).await;

@@ -99,13 +99,13 @@ impl CredentialFiles {
 }
 
 /// The keyring in use.
-pub(crate) struct CredentialDesk {
+pub(crate) struct CurrentKeyring {
     files: CredentialFiles,
     published: Option<Arc<PublishedKeys>>,
     keyring: ArcSwap<(KeyringSources, Keyring)>,
 }
 
-impl CredentialDesk {
+impl CurrentKeyring {
     /// Loads the keyring. Published keys that cannot be fetched are fetched later.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl CredentialDesk {
         };
         let sources = sources(&files, published.as_deref())?;
         let keyring = parsed(&sources)?;
-        Ok(CredentialDesk { files, published, keyring: ArcSwap::from_pointee((sources, keyring)) })
+        Ok(CurrentKeyring { files, published, keyring: ArcSwap::from_pointee((sources, keyring)) })
     }
 
     /// Gauges of published keys.

@@ -3,7 +3,7 @@
 //!
 //! A batch is a request for `_bulk`, which the node that owns the service's documents answers. The next part
 //! of the body is read when the answer to a batch was taken, so that a slow store, and a client that does not
-//! read, stop the stream. Meanwhile it has a place among the streams of its client, and room for what it has
+//! read, stop the stream. Meanwhile it has a slot among the streams of its client, and room for what it has
 //! read.
 
 use std::convert::Infallible;
@@ -27,7 +27,7 @@ use millrace_node::cluster::ForwardKind;
 use tokio::time::Instant;
 
 use super::{ElasticApi, PRODUCT, check_right, http_response, route};
-use crate::document_api::feed::{StreamPlace, StreamUse, writer_of};
+use crate::document_api::feed::{StreamSlot, StreamUse, writer_of};
 use crate::edge::{ChecksCredential, StandingCredential, caller_of};
 use crate::http::{BodyBounds, BodyReader, BudgetReservation, counted_page};
 
@@ -73,7 +73,7 @@ pub(super) async fn answer(
     }
     let bodies_bytes_max = api.node.settings().limits.bodies_bytes_max;
     let wanted = StreamUse::of_bulks(STREAM_BYTES);
-    let place = StreamPlace::take(&ForwardKind::Client, writer, wanted, bodies_bytes_max)?;
+    let slot = StreamSlot::take(&ForwardKind::Client, writer, wanted, bodies_bytes_max)?;
     let mut room = api.node.budget().share();
     room.grow(IDLE_BYTES).await?;
     let bounds = BodyBounds { bytes: usize::MAX, ..api.node.body_bounds() };
@@ -95,7 +95,7 @@ pub(super) async fn answer(
         batching,
         lines,
         room,
-        _place: place,
+        _slot: slot,
     };
     tokio::spawn(stream.run(reader, first));
     let mut response = Response::new(Body::new(answer));
@@ -113,7 +113,7 @@ fn query_of(shown: &ElasticRequest) -> String {
     shown.query.split('&').filter(is_kept).collect::<Vec<_>>().join("&")
 }
 
-/// A stream under way.
+/// A stream in flight.
 struct OperationStream {
     api: Arc<ElasticApi>,
     /// Request of a batch, without its body.
@@ -124,7 +124,7 @@ struct OperationStream {
     batching: BulkBatching,
     lines: Sender<Bytes, Infallible>,
     room: BudgetReservation,
-    _place: StreamPlace,
+    _slot: StreamSlot,
 }
 
 /// Memory of a stream that has read `read` bytes beyond its last batch. Their buffer grows by doubling.
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_idle_stream_has_little_room_and_none_has_more_than_its_place() {
+    fn an_idle_stream_has_little_room_and_none_has_more_than_its_slot() {
         for (read, room) in
             [(0, IDLE_BYTES), (1000, IDLE_BYTES), (1 << 20, 2 << 20), (64 << 20, STREAM_BYTES)]
         {

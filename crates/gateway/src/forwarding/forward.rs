@@ -73,37 +73,37 @@ impl ForwardedRequest {
 /// for communication between nodes.
 pub(crate) struct NodeForwarder {
     /// Connections for answers that this node reads itself, and for those to writes, which are short.
-    own: ForwardWays,
+    own: ForwardClients,
     /// Connections for answers that are passed on to clients. An answer that its client does not read keeps a
     /// place among the requests of its connection: many such answers stop only requests of their kind.
-    passed_on: ForwardWays,
+    passed_on: ForwardClients,
 }
 
 /// Clients of other nodes, in turns. Each has its own connection to each node: one connection carries only a
 /// limited number of requests at a time.
-struct ForwardWays {
-    ways: [ForwardWay; WAYS],
+struct ForwardClients {
+    clients: [ForwardClient; CLIENTS],
     next: AtomicUsize,
 }
 
-impl ForwardWays {
-    fn new(way: &impl Fn() -> ForwardWay) -> Self {
-        ForwardWays { ways: std::array::from_fn(|_| way()), next: AtomicUsize::new(0) }
+impl ForwardClients {
+    fn new(client: &impl Fn() -> ForwardClient) -> Self {
+        ForwardClients { clients: std::array::from_fn(|_| client()), next: AtomicUsize::new(0) }
     }
 
-    fn next(&self) -> &ForwardWay {
-        &self.ways[self.next.fetch_add(1, Ordering::Relaxed) % WAYS]
+    fn next(&self) -> &ForwardClient {
+        &self.clients[self.next.fetch_add(1, Ordering::Relaxed) % CLIENTS]
     }
 }
 
 /// A client of other nodes.
-enum ForwardWay {
+enum ForwardClient {
     Plain(Client<HttpConnector, Body>),
     Encrypted(Client<TrustedConnector, Body>),
 }
 
 /// Number of connections to each other node, for each kind of answers.
-const WAYS: usize = 4;
+const CLIENTS: usize = 4;
 
 /// Maximum number of bytes of an answer that another node may send before they are read.
 const ANSWER_WINDOW: u32 = 256 << 10;
@@ -128,16 +128,16 @@ impl NodeForwarder {
             .http2_max_frame_size(ANSWER_FRAME)
             .http2_initial_stream_window_size(ANSWER_WINDOW)
             .http2_initial_connection_window_size(CONNECTION_WINDOW);
-        let way = || match &trust {
-            Some(trust) => ForwardWay::Encrypted(builder.build(TrustedConnector(Arc::clone(trust)))),
+        let client = || match &trust {
+            Some(trust) => ForwardClient::Encrypted(builder.build(TrustedConnector(Arc::clone(trust)))),
             None => {
                 let mut connector = HttpConnector::new();
                 connector.set_nodelay(true);
                 connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-                ForwardWay::Plain(builder.build(connector))
+                ForwardClient::Plain(builder.build(connector))
             }
         };
-        NodeForwarder { own: ForwardWays::new(&way), passed_on: ForwardWays::new(&way) }
+        NodeForwarder { own: ForwardClients::new(&client), passed_on: ForwardClients::new(&client) }
     }
 
     /// Sends a request to a node. The answer's body is passed on as it arrives.
@@ -172,7 +172,7 @@ impl NodeForwarder {
         let uri: Uri = format!("http://{remote}{target}")
             .parse()
             .map_err(|error: hyper::http::uri::InvalidUri| unreachable(error.to_string(), false))?;
-        let ways = if is_passed_on(&method, target, stage) { &self.passed_on } else { &self.own };
+        let clients = if is_passed_on(&method, target, stage) { &self.passed_on } else { &self.own };
         let mut outgoing = Request::new(body);
         *outgoing.method_mut() = method;
         *outgoing.uri_mut() = uri;
@@ -181,9 +181,9 @@ impl NodeForwarder {
             outgoing.headers_mut().remove(name);
         }
         hop::mark(outgoing.headers_mut(), remote, stage);
-        let answer = match ways.next() {
-            ForwardWay::Plain(client) => client.request(outgoing).await,
-            ForwardWay::Encrypted(client) => client.request(outgoing).await,
+        let answer = match clients.next() {
+            ForwardClient::Plain(client) => client.request(outgoing).await,
+            ForwardClient::Encrypted(client) => client.request(outgoing).await,
         };
         let answer = answer.map_err(|error| {
             let sent = !error.is_connect() && !was_not_processed(&error);
@@ -249,7 +249,7 @@ mod tests {
 
     /// Asks for the small answer over each connection for answers that the node reads.
     async fn check_others(forwarder: &NodeForwarder, remote: &RemoteNode) {
-        for _ in 0..WAYS {
+        for _ in 0..CLIENTS {
             let small = async {
                 let answer = ask(forwarder, remote, "/small", &ForwardKind::Share).await;
                 answer.into_body().collect().await.expect("it is whole").to_bytes()
@@ -264,7 +264,7 @@ mod tests {
         let (remote, _running) = other_node(128).await;
         let forwarder = NodeForwarder::new(None);
         let mut unread = Vec::new();
-        for _ in 0..UNREAD * WAYS {
+        for _ in 0..UNREAD * CLIENTS {
             unread.push(ask(&forwarder, &remote, "/large", &ForwardKind::Share).await);
         }
         check_others(&forwarder, &remote).await;
@@ -280,7 +280,7 @@ mod tests {
         let forwarder = NodeForwarder::new(None);
         let mut unread = Vec::new();
         // As many as the other node answers at a time.
-        for _ in 0..UNREAD * WAYS {
+        for _ in 0..UNREAD * CLIENTS {
             unread.push(ask(&forwarder, &remote, "/large", &ForwardKind::Owner(NodeKey(1), None)).await);
         }
         check_others(&forwarder, &remote).await;

@@ -95,7 +95,7 @@ impl Drop for ConnectionPermit {
 /// Activity that keeps a connection open: requests in flight, and response data written.
 #[derive(Default)]
 pub(crate) struct ConnectionActivity {
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
     /// Grows with each request that begins or ends, and with response data written.
     steps: AtomicUsize,
     /// True if the latest request has a body.
@@ -107,7 +107,7 @@ pub(crate) struct ConnectionActivity {
 impl ConnectionActivity {
     /// Counts a request as in flight until its response is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> InFlightRequest {
-        self.under_way.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.steps.fetch_add(1, Ordering::Relaxed);
         InFlightRequest(Arc::clone(self))
     }
@@ -139,7 +139,7 @@ impl ConnectionActivity {
                 tracing::info!(unread, "answers ended early: their client does not read them");
             }
             let now = self.steps.load(Ordering::Relaxed);
-            if self.under_way.load(Ordering::Relaxed) > 0 || now != steps {
+            if self.in_flight.load(Ordering::Relaxed) > 0 || now != steps {
                 // A client that is inactive from here on has up to twice its time: the clock is read only
                 // here.
                 (steps, since) = (now.max(1), Instant::now());
@@ -156,7 +156,7 @@ pub(crate) struct InFlightRequest(Arc<ConnectionActivity>);
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.0.steps.fetch_add(1, Ordering::Relaxed);
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
         let activity = Arc::new(ConnectionActivity::default());
         let request = activity.begin();
         let many_times_idle = tokio::time::timeout(idle * 20, activity.idle(first, idle, || false)).await;
-        assert!(many_times_idle.is_err(), "a request is under way");
+        assert!(many_times_idle.is_err(), "a request is in flight");
         drop(request);
         activity.idle(first, idle, || false).await;
     }
@@ -271,21 +271,21 @@ mod tests {
     #[tokio::test]
     async fn a_stream_is_under_way_while_its_client_waits() {
         let activity = Arc::new(ConnectionActivity::default());
-        let under_way = || activity.under_way.load(Ordering::Relaxed);
+        let in_flight = || activity.in_flight.load(Ordering::Relaxed);
         let in_memory = activity.begin().until_answered(Response::new(Body::from("answer")), BYTES_MIN);
-        assert_eq!(under_way(), 0);
+        assert_eq!(in_flight(), 0);
         let (mut sender, stream) =
             http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
         let mut streamed = activity.begin().until_answered(Response::new(Body::new(stream)), BYTES_MIN);
-        assert_eq!(under_way(), 0, "the client has not asked for anything of it");
+        assert_eq!(in_flight(), 0, "the client has not asked for anything of it");
         let silent = tokio::time::timeout(Duration::from_millis(1), streamed.body_mut().frame()).await;
         assert!(silent.is_err());
-        assert_eq!(under_way(), 1);
+        assert_eq!(in_flight(), 1);
         sender.send_data(Bytes::from("part")).await.expect("the client is there");
         assert!(streamed.body_mut().frame().await.is_some_and(|frame| frame.is_ok()));
-        assert_eq!(under_way(), 0, "the client may take its time");
+        assert_eq!(in_flight(), 0, "the client may take its time");
         drop((in_memory, streamed));
-        assert_eq!(under_way(), 0);
+        assert_eq!(in_flight(), 0);
     }
 
     #[tokio::test]
@@ -298,7 +298,7 @@ mod tests {
         let _unread = activity.begin().until_answered(Response::new(Body::new(stream)), BYTES_MIN);
         let maker = async { while sender.send_data(Bytes::from("part")).await.is_ok() {} };
         tokio::select! {
-            () = activity.idle(first, idle, || false) => panic!("a request is under way"),
+            () = activity.idle(first, idle, || false) => panic!("a request is in flight"),
             () = maker => {}
         }
     }
@@ -311,7 +311,7 @@ mod tests {
         let (_sender, stream) = http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
         let _unread = activity.begin().until_answered(Response::new(Body::new(stream)), BYTES_MIN);
         let is_idle = tokio::time::timeout(idle * 20, activity.idle(first, idle, || false)).await;
-        assert!(is_idle.is_err(), "another request is under way");
+        assert!(is_idle.is_err(), "another request is in flight");
         activity.idle(first, idle, || true).await;
     }
 }

@@ -12,7 +12,7 @@ impl RequestBudget {
         vec![
             gauge(
                 "millrace.bodies.bytes",
-                "Bytes that bodies of requests under way take",
+                "Bytes that bodies of requests in flight take",
                 bodies.reserved as f64,
             ),
             gauge(

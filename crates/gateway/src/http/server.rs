@@ -169,7 +169,7 @@ pub(crate) async fn serve_with(
     }
     drop((listener, handed));
     if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
-        tracing::warn!("requests were still under way when the time to end them was over; raise drain-s");
+        tracing::warn!("requests were still in flight when the time to end them was over; raise drain-s");
     }
 }
 
@@ -258,7 +258,7 @@ async fn connection(
     let memory = budget.clone();
     let needs_memory = || memory.as_ref().is_some_and(|budget| budget.needs_answers());
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let under_way = noted.begin();
+        let in_flight = noted.begin();
         noted.expect_body(!request.body().is_end_stream());
         request.extensions_mut().insert(peer);
         let reception = BodyReception::new(&request);
@@ -282,7 +282,7 @@ async fn connection(
                 Some(budget) => counted(budget, answer, bytes_min).await,
                 None => answer,
             };
-            Ok::<_, Infallible>(under_way.until_answered(answer, bytes_min))
+            Ok::<_, Infallible>(in_flight.until_answered(answer, bytes_min))
         }
     });
     let builder = protocols(&limits, peer.is_node);

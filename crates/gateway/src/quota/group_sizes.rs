@@ -29,12 +29,12 @@ pub(crate) struct GroupSizeLimits {
     is_used: AtomicBool,
 }
 
-/// Sizes of groups, and the writes to them that are under way.
+/// Sizes of groups, and the writes to them that are in flight.
 #[derive(Default)]
 struct GroupSizes {
     known: HashMap<DocumentGroup, GroupSize>,
     /// Groups that have such writes.
-    under_way: HashMap<DocumentGroup, WritesUnderWay>,
+    in_flight: HashMap<DocumentGroup, InFlightGroupWrites>,
 }
 
 /// Upper bound on the size of a group.
@@ -44,10 +44,10 @@ struct GroupSize {
     measured: Instant,
 }
 
-/// Writes to a group since it last had none under way: all that were admitted, and of these the ones that
+/// Writes to a group since it last had none in flight: all that were admitted, and of these the ones that
 /// have ended.
 #[derive(Default, Clone, Copy)]
-struct WritesUnderWay {
+struct InFlightGroupWrites {
     /// Number of those that have not ended.
     count: usize,
     admitted: DocumentTotals,
@@ -71,11 +71,11 @@ pub(crate) struct UncommittedSize {
 impl Drop for UncommittedSize {
     fn drop(&mut self) {
         let mut sizes = self.sizes.lock();
-        let Some(writes) = sizes.under_way.get_mut(&self.group) else { return };
+        let Some(writes) = sizes.in_flight.get_mut(&self.group) else { return };
         writes.ended = writes.ended.plus(self.write);
         writes.count -= 1;
         if writes.count == 0 {
-            sizes.under_way.remove(&self.group);
+            sizes.in_flight.remove(&self.group);
         }
     }
 }
@@ -122,7 +122,7 @@ impl GroupSizeLimits {
             size.total = size.total.plus(write);
             return Ok(Some(self.begin(&mut sizes, group, write)));
         }
-        let before = sizes.under_way.get(group).copied().unwrap_or_default();
+        let before = sizes.in_flight.get(group).copied().unwrap_or_default();
         let admitted = self.begin(&mut sizes, group, write);
         // Others do not wait for the files.
         drop(sizes);
@@ -134,8 +134,8 @@ impl GroupSizeLimits {
             return Err(Error::GroupFull { group: group.to_string(), what, limit, flag });
         }
         let mut sizes = self.sizes.lock();
-        // The group has this write under way, so that its writes are still counted from where they were.
-        let all = sizes.under_way.get(group).map_or(before.admitted.plus(write), |writes| writes.admitted);
+        // The group has this write in flight, so that its writes are still counted from where they were.
+        let all = sizes.in_flight.get(group).map_or(before.admitted.plus(write), |writes| writes.admitted);
         if sizes.known.len() >= GROUPS_MAX {
             sizes.known.clear();
         }
@@ -144,9 +144,9 @@ impl GroupSizeLimits {
         Ok(Some(admitted))
     }
 
-    /// Counts a write as under way.
+    /// Counts a write as in flight.
     fn begin(&self, sizes: &mut GroupSizes, group: &DocumentGroup, write: DocumentTotals) -> UncommittedSize {
-        let writes = sizes.under_way.entry(group.clone()).or_default();
+        let writes = sizes.in_flight.entry(group.clone()).or_default();
         writes.admitted = writes.admitted.plus(write);
         writes.count += 1;
         UncommittedSize { sizes: Arc::clone(&self.sizes), group: group.clone(), write }
@@ -277,11 +277,11 @@ mod tests {
         assert_eq!(admitted.len(), 10, "nothing is committed, and the limit holds");
         // Three are committed, and one of these has replaced another.
         admitted.truncate(7);
-        assert!(admit(2).is_ok_and(|size| size.is_some()), "2 are stored, and 7 are under way");
-        let last = admit(2).expect("2 are stored, and 7 are under way");
-        assert!(admit(2).is_err(), "2 are stored, and 8 are under way");
+        assert!(admit(2).is_ok_and(|size| size.is_some()), "2 are stored, and 7 are in flight");
+        let last = admit(2).expect("2 are stored, and 7 are in flight");
+        assert!(admit(2).is_err(), "2 are stored, and 8 are in flight");
         drop((admitted, last));
         assert!(admit(10).is_err() && admit(9).is_ok());
-        assert!(limits.sizes.lock().under_way.is_empty(), "groups without writes take no memory");
+        assert!(limits.sizes.lock().in_flight.is_empty(), "groups without writes take no memory");
     }
 }

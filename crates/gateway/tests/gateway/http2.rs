@@ -44,14 +44,14 @@ async fn bodies_that_stand_still_do_not_stop_others_of_their_connection() {
     let read = |body: Bytes| async move { body.len().to_string() };
     let endpoints = Router::new().route("/still", post(still)).route("/read", post(read));
     let (mut client, _running) = connected(endpoints).await;
-    let mut under_way = Vec::new();
+    let mut in_flight = Vec::new();
     for _ in 0..STILL {
         client = client.ready().await.expect("there may be another request");
         let request = Request::post("http://localhost/still").body(()).expect("its address is valid");
         let (answer, mut body) = client.send_request(request, false).expect("it is sent");
         // The server takes what its windows allow; the rest waits here.
         body.send_data(Bytes::from(vec![0; 1 << 20]), false).expect("it is queued");
-        under_way.push((answer, body));
+        in_flight.push((answer, body));
     }
     client = client.ready().await.expect("there may be another request");
     let request = Request::post("http://localhost/read").body(()).expect("its address is valid");
@@ -61,7 +61,7 @@ async fn bodies_that_stand_still_do_not_stop_others_of_their_connection() {
     let mut answer = answer.expect("it is answered").into_body();
     let length = answer.data().await.expect("the answer has a body").expect("it comes");
     assert_eq!(length, "40000");
-    drop(under_way);
+    drop(in_flight);
 }
 
 #[tokio::test]

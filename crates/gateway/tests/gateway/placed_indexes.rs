@@ -123,7 +123,7 @@ fn any_node_shows_the_copies() {
         assert_eq!(copies[0]["verified-ms"], 60_000);
     }
     assert_ne!(place(&nodes, 0), place(&nodes, 1), "they are spread over the nodes");
-    // A move under way has its source and its progress.
+    // A move in progress has its source and its progress.
     let (from, to) = (place(&nodes, 0), place(&nodes, 1));
     let body = json!({ "slice": 0, "from": from, "to": to }).to_string();
     assert_eq!(ask(&nodes, "POST /index/v1/notes/due/move", &body).0, 202);
@@ -219,7 +219,7 @@ fn requests_are_answered_as_the_table_says() {
         (even, "GET /index/v1/plan?method=file", "", 200, ""),
         (even, "GET /index/v1/plan?method=magic", "", 400, "'magic': expected auto, file or rebuild"),
         (even, "POST /index/v1/plan", "", 405, "use GET"),
-        (even, "DELETE /index/v1/rebalance", "", 409, "a rebalance is not under way"),
+        (even, "DELETE /index/v1/rebalance", "", 409, "a rebalance is not in progress"),
         (even, "PUT /index/v1/rebalance", "", 405, "use GET, POST, DELETE"),
         (even, "PUT /index/v1/settings", r#"{"batch":5}"#, 200, "\"batch\":5"),
         (

@@ -93,7 +93,7 @@ impl ReadNeed {
 
 /// Meaning of a page that arrives.
 #[derive(Debug)]
-pub(crate) enum PagePlace {
+pub(crate) enum ArrivingPage {
     /// Page of the bucket, from a time on and after a sort key.
     Reading { from: Timestamp, after: Option<Vec<u8>> },
     /// Documents that were looked up.
@@ -252,13 +252,13 @@ impl FollowedBucket {
 
     /// Takes in that a read was answered; `None` if it is not one that was asked for last. Without content it
     /// is due again.
-    pub fn answered(&mut self, read: u64, until: Option<Option<Vec<u8>>>) -> Option<PagePlace> {
+    pub fn answered(&mut self, read: u64, until: Option<Option<Vec<u8>>>) -> Option<ArrivingPage> {
         if let Some(lookup) = self.lookup.take_if(|lookup| lookup.read == read) {
             if until.is_none() {
                 self.doubtful.extend(lookup.documents);
                 return None;
             }
-            return Some(PagePlace::Lookup(lookup.documents));
+            return Some(ArrivingPage::Lookup(lookup.documents));
         }
         let reading = self.reading.as_mut()?;
         if !matches!(reading.step, ReadingStep::Asked { read: asked, .. } if asked == read) {
@@ -269,7 +269,7 @@ impl FollowedBucket {
             return None;
         };
         reading.step = ReadingStep::Comparing { read, until };
-        Some(PagePlace::Reading { from: reading.from, after: reading.after.clone() })
+        Some(ArrivingPage::Reading { from: reading.from, after: reading.after.clone() })
     }
 
     /// Takes in that a page was compared; `false` if it does not count any more.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::Timestamp;
 
-use super::bucket::{FollowedBucket, OwnerReplica, PagePlace, ReadNeed};
+use super::bucket::{ArrivingPage, FollowedBucket, OwnerReplica, ReadNeed};
 use super::copies::FollowingCopy;
 use super::{FollowEffect, IndexFeedFollower};
 use crate::message::{CopyNumber, FeedPage, FeedRead, FeedRow, FollowRequest, FollowSession, SourceRun};
@@ -257,13 +257,13 @@ impl<B: Clone> IndexFeedFollower<B> {
         for (copy, place) in answered {
             let rows = Arc::clone(&rows);
             match place {
-                Some(PagePlace::Reading { from, after }) => {
+                Some(ArrivingPage::Reading { from, after }) => {
                     let (apart, until) = (Self::apart(&self.owners, bucket), end.clone().flatten());
                     let compared =
                         FollowEffect::Replace { copy, bucket, apart, read, from, after, until, rows };
                     self.effects.push(compared);
                 }
-                Some(PagePlace::Lookup(documents)) => {
+                Some(ArrivingPage::Lookup(documents)) => {
                     self.effects.push(FollowEffect::ReplaceDocuments { copy, documents, rows });
                 }
                 None => {}

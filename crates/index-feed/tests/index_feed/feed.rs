@@ -9,8 +9,8 @@ use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::{DocumentGroup, DropScope, Timestamp};
 use millrace_index_feed::{
     AdoptedState, BATCHES_IN_FLIGHT, CopyDefinition, CopyFreshness, CopyMarks, CopyNumber, FeedChange,
-    FeedRead, FeedReadScope, FeedRow, FollowEffect, IndexFeedFollower, IndexFeedSource, MARGIN_US, OwnerLook,
-    PageContent, QUEUE_ROWS, SINCE_US, SourceRun,
+    FeedRead, FeedReadScope, FeedRow, FollowEffect, IndexFeedFollower, IndexFeedSource, MARGIN_US,
+    OwnerReport, PageContent, QUEUE_ROWS, SINCE_US, SourceRun,
 };
 
 const OWNER: NodeKey = NodeKey(1);
@@ -79,7 +79,7 @@ impl FeedPair {
             page_documents: usize::MAX,
             asking: Vec::new(),
         };
-        pair.look();
+        pair.report();
         pair.now = at(100);
         pair
     }
@@ -87,24 +87,24 @@ impl FeedPair {
     /// The owner acts by a state by which it serves.
     fn adopt(&mut self, version: u64, owned: OwnedBuckets) {
         (self.version, self.owned) = (version, owned);
-        self.look();
+        self.report();
     }
 
-    /// The owner looks at its buckets.
-    fn look(&mut self) {
+    /// The owner reports on its buckets.
+    fn report(&mut self) {
         self.adopt_state(AdoptedState { version: self.version, serves: true });
     }
 
     fn adopt_state(&mut self, state: AdoptedState) -> bool {
         let known = self.owned.iter().map(|(bucket, has_all)| (*bucket, Some(*has_all)));
-        let look = OwnerLook::new(self.source.begin_look(self.now), &self.in_flight, known);
-        self.source.adopt(state, &look.expect("it is known of each bucket"), self.now)
+        let report = OwnerReport::new(self.source.begin_report(self.now), &self.in_flight, known);
+        self.source.adopt(state, &report.expect("it is known of each bucket"), self.now)
     }
 
     /// The owner's replica of a bucket has everything from now on, or has not.
     fn stand(&mut self, bucket: BucketId, has_all: bool) {
         self.owned.insert(bucket, has_all);
-        self.look();
+        self.report();
     }
 
     fn owners() -> BTreeMap<BucketId, Option<NodeKey>> {
@@ -237,7 +237,7 @@ impl FeedPair {
     }
 
     fn close(&mut self) {
-        self.look();
+        self.report();
         self.source.close();
         self.exchange();
     }
@@ -291,7 +291,7 @@ fn copies_of_a_type_are_read_together() {
     assert_eq!((count(0, &[5]), count(1, &[5]), pair.asked.len()), (1, 1, 10), "{:?}", pair.asked);
     let whole = pair.taken().iter().filter(|effect| effect.starts_with("read all of 0: 2")).count();
     assert_eq!(whole, 4, "each of the two copies has had two full pages");
-    // One asked for the owner's position while pages for the others were under way, and asks again.
+    // One asked for the owner's position while pages for the others were in flight, and asks again.
     pair.now = at(110);
     let effects = pair.follower.tick(pair.now);
     pair.carry_out(effects);

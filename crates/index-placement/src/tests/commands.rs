@@ -60,7 +60,7 @@ fn commands_are_answered_with_a_cure() {
             "0 1 | a*1=0/0 | rebalance; rebalance",
             "rebalance 0 runs, with 0 moves left; wait until it has ended, or stop it first",
         ),
-        ("0 1 | a*1=0 | stop", "a rebalance is not under way"),
+        ("0 1 | a*1=0 | stop", "a rebalance is not in progress"),
     ] {
         assert_eq!(answer(line), expected, "{line}");
     }
@@ -153,6 +153,6 @@ fn a_node_whose_last_copy_was_moved_away_stays_empty() {
 fn a_node_whose_filling_was_stopped_stays_empty() {
     let mut scenario = PlacementScenario::parse("0 1 | a*1=0,1c0>0f/0/0/0 | filling 1; stop");
     scenario.settle();
-    assert_eq!(loads(&scenario), [4, 0], "the copy that was under way has failed, and is unlinked");
+    assert_eq!(loads(&scenario), [4, 0], "the copy that was in progress has failed, and is unlinked");
     assert_eq!(scenario.table.unfilled, BTreeSet::from([NodeKey(1)]));
 }

@@ -102,7 +102,7 @@ fn copies_of_failed_nodes_are_made_elsewhere() {
         // None is left: built.
         ("0d 1 | a*1=0", "a/0 on 1 built: none"),
         ("0d 1m 2 | a*2=0,1", "nothing"),
-        // The copy under way dies with its node, and the source of another one.
+        // The copy in progress dies with its node, and the source of another one.
         ("0 1d 2 | a*2=0,1c0", "a/0 forgotten on 1: the node is down; a/0 on 2 from 0: few"),
         ("0d 1 2 | a*2=0,1,2c0", "a/0 on 2 now from 1"),
         ("0d 1 | a*1=0,1c0", "a/0 on 1 now built"),
@@ -182,7 +182,7 @@ fn empty_nodes_are_filled() {
         ("0 1 | a*1=0,1c0>0!/0/0/0 | filling 1", "a/1 on 1 from 0 instead of 0: empty"),
         // A slice that has no other copy to scan is not held.
         ("0 1 2 | a*1=0,1c0>0/2/2/1b! | filling 1", "a/3 on 1 ready"),
-        // Stopped: what is under way ends, and nothing begins by itself.
+        // Stopped: what is in flight ends, and nothing begins by itself.
         ("0 1 | a*1=0,1c0>0/0/0/0 | filling 1; stop", "rebalance 0 begins no further moves"),
         (
             "0 1 | a*1=0,1c0>0f/0/0/0 | filling 1; stop",
@@ -223,7 +223,7 @@ fn all_nodes_are_balanced_on_request_alone() {
             "0 1 | a*1=0,1c0>0/0/0/0 | filling 1; rebalance",
             "rebalance 1 begins, as asked for by test; a/1 on 1 from 0 instead of 0: rebalance",
         ),
-        ("0 1 | a*1=0/1 | stop", "refused: a rebalance is not under way"),
+        ("0 1 | a*1=0/1 | stop", "refused: a rebalance is not in progress"),
         // Nodes in maintenance neither give nor take.
         (
             "0 1 2m | a*1=0/0/0/0/1/2/2/2 | rebalance",

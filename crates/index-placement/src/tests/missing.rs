@@ -13,7 +13,7 @@ fn missing_copies_have_their_reasons() {
         ("0 1 | a*2=0,1c0", vec![]),
         ("0 1m | a*2=0,1", vec![]),
         ("0 1 | a?*2=", vec![]),
-        // A move under way lacks nothing.
+        // A move in progress lacks nothing.
         ("0 1 | a*1=0,1c0>0", vec![]),
         ("0 1 | a*2=0/0,1", vec![(0, 1, due)]),
         ("0 1 2 | a*3=0", vec![(0, 2, due)]),

@@ -9,7 +9,7 @@ use millrace_cluster::NodeState;
 use super::random::SeededNumbers;
 use super::scenario::{CONTENT, PlacementScenario, name, node};
 use crate::draft::PlannerSabotage;
-use crate::node::NodeStanding;
+use crate::node::NodeAvailability;
 use crate::{
     ActivationUnit, CopyId, CopyProgress, CopyReport, DefinitionHash, PlacedCopy, PlacedCopyState,
     PlacementCommand, PlacementPlan, PlacementReason, PlacementSettingsUpdate, PlacementStep, PlacementTable,
@@ -212,8 +212,8 @@ impl PlacementWorld {
         }
     }
 
-    fn standing(&self, key: NodeKey) -> Option<NodeStanding> {
-        self.scenario.nodes.iter().find(|node| node.key == key).map(|node| node.standing())
+    fn availability(&self, key: NodeKey) -> Option<NodeAvailability> {
+        self.scenario.nodes.iter().find(|node| node.key == key).map(|node| node.availability())
     }
 
     /// True if a copy can be scanned, as far as its node has reported.
@@ -363,7 +363,7 @@ impl PlacementWorld {
             self.moves += 1;
             let is_filled = filling.contains(node);
             let is_allowed = match reason {
-                PlacementReason::Retired => self.standing(*from) == Some(NodeStanding::Sheds),
+                PlacementReason::Retired => self.availability(*from) == Some(NodeAvailability::Sheds),
                 PlacementReason::Together => {
                     let group = |key: &NodeKey| {
                         let node = self.scenario.nodes.iter().find(|node| node.key == *key);
@@ -376,7 +376,7 @@ impl PlacementWorld {
                 PlacementReason::Rebalance => self.rebalancing,
                 PlacementReason::None | PlacementReason::Few => false,
             };
-            if !is_allowed || self.standing(*node) != Some(NodeStanding::Takes) {
+            if !is_allowed || self.availability(*node) != Some(NodeAvailability::Takes) {
                 return Err(format!("{slice} moves from {from} to {node}: {reason:?}"));
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millrace_env::RealDisk;
 use millrace_index::{
-    CopyImport, EXPORTS_MAX, Error, HeldExports, IndexCopy, PARCEL_BYTES, ParcelPlace, SliceRange,
+    CopyImport, EXPORTS_MAX, Error, HeldExports, IndexCopy, PARCEL_BYTES, ParcelPosition, SliceRange,
 };
 
 use self::common::*;
@@ -21,7 +21,7 @@ fn a_copy_goes_on_at_every_parcel() {
     let export = copy.export(SMALL).expect("an export");
     let (expected, header) = (entries(&copy), export.header());
     assert_eq!((header.complete_until, header.built, header.runs.len()), (30, true, 3));
-    let places: Vec<ParcelPlace> =
+    let places: Vec<ParcelPosition> =
         std::iter::successors(header.first_place(), |place| header.place_after(*place)).collect();
     assert!(places.len() > 12, "{places:?}");
     for stop in 0..=places.len() {

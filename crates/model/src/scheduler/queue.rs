@@ -60,11 +60,11 @@ impl QueueEntry {
 #[derive(Default)]
 pub(super) struct ModelQueue {
     entries: VecDeque<QueueEntry>,
-    runs: Vec<RunUnderWay>,
+    runs: Vec<InFlightRun>,
 }
 
 /// A run in progress.
-struct RunUnderWay {
+struct InFlightRun {
     owner: Arc<ModelEntry>,
     entries: usize,
 }
@@ -116,10 +116,10 @@ impl ModelQueue {
             (0..self.entries.len()).filter(|&at| Arc::ptr_eq(&self.entries[at].owner, &owner)).collect();
         let lengths: Vec<usize> = positions.iter().map(|&at| self.entries[at].work.len()).collect();
         let own_runs = self.runs.iter().filter(|run| Arc::ptr_eq(&run.owner, &owner));
-        let (runs, under_way) =
+        let (runs, in_flight) =
             own_runs.fold((0, 0), |(runs, entries), run| (runs + 1, entries + run.entries));
         let slots = slots.saturating_sub(self.runs.len() - runs).max(1);
-        let share = (positions.len() + under_way).div_ceil(slots);
+        let share = (positions.len() + in_flight).div_ceil(slots);
         let own = owner.runner.limits();
         let limits = BatchLimits {
             tokens: limits.tokens.min(own.tokens),
@@ -141,12 +141,12 @@ impl ModelQueue {
 
     /// Records the start of a run of `entries` entries.
     pub fn began(&mut self, owner: &Arc<ModelEntry>, entries: usize) {
-        self.runs.push(RunUnderWay { owner: Arc::clone(owner), entries });
+        self.runs.push(InFlightRun { owner: Arc::clone(owner), entries });
     }
 
     /// Records the end of a run of `entries` entries.
     pub fn ended(&mut self, owner: &Arc<ModelEntry>, entries: usize) {
-        let of = |run: &RunUnderWay| Arc::ptr_eq(&run.owner, owner) && run.entries == entries;
+        let of = |run: &InFlightRun| Arc::ptr_eq(&run.owner, owner) && run.entries == entries;
         if let Some(at) = self.runs.iter().position(of) {
             self.runs.swap_remove(at);
         }

@@ -206,8 +206,8 @@ enum ChangeDecision {
     Refused(Result<ConflictingState, FailedChange>),
 }
 
-/// Place of a decision, which is taken on a thread of the store.
-type DecisionPlace = Arc<Mutex<Option<ChangeDecision>>>;
+/// Cell for a decision, which is made on a thread of the store.
+type DecisionCell = Arc<Mutex<Option<ChangeDecision>>>;
 
 impl ConditionalChange {
     /// A change that shows the stored document, and changes nothing.
@@ -228,7 +228,7 @@ impl ConditionalChange {
     }
 
     /// The change as a write of the owner.
-    fn write(self, room: &Arc<AtomicUsize>) -> Result<(DocumentWrite, DecisionPlace), Error> {
+    fn write(self, room: &Arc<AtomicUsize>) -> Result<(DocumentWrite, DecisionCell), Error> {
         let ConditionalChange { id, condition, effect, shows_stored, sent_bytes: _, is_admitted: _ } = self;
         let effect = match effect {
             ConditionalEffect::Nothing => StoreModification::Nothing,
@@ -237,7 +237,7 @@ impl ConditionalChange {
             }
             ConditionalEffect::Remove => StoreModification::Remove,
         };
-        let (place, room) = (DecisionPlace::default(), Arc::clone(room));
+        let (place, room) = (DecisionCell::default(), Arc::clone(room));
         let decided = Arc::clone(&place);
         let change = StoreChange::Modify(Box::new(move |stored| {
             let timestamp = stored.as_ref().map(|(_, timestamp)| *timestamp);

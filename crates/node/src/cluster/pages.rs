@@ -100,23 +100,23 @@ struct NodePages {
     /// Buckets that it answers for.
     buckets: Vec<BucketId>,
     /// Documents of its last page that are still to come.
-    documents: VecDeque<(ScanPlace, SentVersion)>,
+    documents: VecDeque<(ScanPosition, SentVersion)>,
     /// Place after which its next page begins.
     after: Option<String>,
     /// False once it has sent its last page.
     has_more: bool,
 }
 
-/// Place of a document among those of its type: those without a group come first.
+/// Position of a document among those of its type: those without a group come first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct ScanPlace {
+struct ScanPosition {
     is_grouped: bool,
     key: DocumentSortKey,
 }
 
-impl ScanPlace {
+impl ScanPosition {
     fn new(id: &DocumentId) -> Self {
-        ScanPlace { is_grouped: *id.group() != DocumentGroup::None, key: DocumentSortKey::new(id) }
+        ScanPosition { is_grouped: *id.group() != DocumentGroup::None, key: DocumentSortKey::new(id) }
     }
 }
 
@@ -126,14 +126,14 @@ impl NodePages {
         self.has_more && self.documents.is_empty()
     }
 
-    fn first(&self) -> Option<&ScanPlace> {
+    fn first(&self) -> Option<&ScanPosition> {
         self.documents.front().map(|(place, _)| place)
     }
 
     /// Takes its next page.
     fn add(&mut self, documents: Vec<SentVersion>, next: Option<String>) {
         self.documents
-            .extend(documents.into_iter().map(|document| (ScanPlace::new(document.id()), document)));
+            .extend(documents.into_iter().map(|document| (ScanPosition::new(document.id()), document)));
         self.has_more = next.is_some();
         self.after = next;
     }
@@ -296,7 +296,7 @@ mod tests {
     fn pages_of_nodes_are_merged_as_far_as_all_are_known() {
         let names = ["g=b:1", "n=7:1", ":2", "g=a:2", "g=a:1", ":1", "n=8:1", "g=c:1"];
         let mut ids = names.map(|name| DocumentId::parse(&format!("id:note:note:{name}")).expect("an id"));
-        ids.sort_by_key(ScanPlace::new);
+        ids.sort_by_key(ScanPosition::new);
         assert!(
             ids.iter().map(|id| *id.group() == DocumentGroup::None).is_sorted_by(|one, other| one >= other)
         );

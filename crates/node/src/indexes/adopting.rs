@@ -255,7 +255,7 @@ impl IndexesInner {
 
     /// Discards an index and builds it again, unless another has taken its place.
     pub fn rebuild(&self, index: &Arc<OpenedIndex>) {
-        // A build of it that is under way would go on to write into the directory of the new one.
+        // A build of it that is in progress would go on to write into the directory of the new one.
         index.copy.discard();
         let mut taken = self.taking.lock();
         let again = UnopenedIndex {

@@ -29,26 +29,26 @@ pub struct IndexDefinition {
     pub hash: u64,
     /// Layout of its keys.
     pub layout: KeyLayout,
-    /// Places of the components' values.
-    places: Vec<ComponentPlace>,
+    /// Sources of the components' values.
+    sources: Vec<ComponentSource>,
     selection: Option<DocumentSelection>,
 }
 
-/// Place of the values of a component.
-enum ComponentPlace {
+/// Source of the values of a component.
+enum ComponentSource {
     /// The group of the document.
     Group,
     /// A field, and the steps from its value to the values.
     Field(String, Vec<String>),
 }
 
-impl ComponentPlace {
+impl ComponentSource {
     fn of_path(path: &str) -> Self {
         if path == IndexKeyConfig::GROUP {
-            return ComponentPlace::Group;
+            return ComponentSource::Group;
         }
         let mut steps = path.split('.').map(str::to_owned);
-        ComponentPlace::Field(steps.next().unwrap_or_default(), steps.collect())
+        ComponentSource::Field(steps.next().unwrap_or_default(), steps.collect())
     }
 }
 
@@ -85,10 +85,10 @@ impl IndexDefinition {
             content: Arc::clone(content),
             hash: xxh3_64(hashed_text(config, content, schema, &layout).as_bytes()),
             layout,
-            places: Vec::new(),
+            sources: Vec::new(),
             selection,
         };
-        definition.places = definition.paths().map(ComponentPlace::of_path).collect();
+        definition.sources = definition.paths().map(ComponentSource::of_path).collect();
         Ok(definition)
     }
 
@@ -124,12 +124,12 @@ impl IndexDefinition {
         }
         let mut writer = KeyWriter::default();
         writer.begin();
-        for place in &self.places {
+        for source in &self.sources {
             let found = &mut |value: KeyedValue<'_>| writer.add(&self.layout, value);
-            match place {
-                ComponentPlace::Group => with_group(document.id.group(), found),
+            match source {
+                ComponentSource::Group => with_group(document.id.group(), found),
                 // Values of other types than the field's are left out with the component.
-                ComponentPlace::Field(field, steps) => {
+                ComponentSource::Field(field, steps) => {
                     document.get(field).into_iter().for_each(|value| collect(value, steps, found));
                 }
             }
@@ -156,11 +156,11 @@ impl IndexDefinition {
             return Ok(&[]);
         }
         writer.begin();
-        for place in &self.places {
+        for source in &self.sources {
             let found = &mut |value: KeyedValue<'_>| writer.add(&self.layout, value);
-            match place {
-                ComponentPlace::Group => with_group(row.group(), found),
-                ComponentPlace::Field(field, steps) => match row.value(field)? {
+            match source {
+                ComponentSource::Group => with_group(row.group(), found),
+                ComponentSource::Field(field, steps) => match row.value(field)? {
                     Some(VisitedValue::InPlace(value)) => collect_in_place(value, steps, found),
                     Some(VisitedValue::Decoded(value)) => collect(&value, steps, found),
                     None => {}

@@ -32,9 +32,8 @@ const READ_WHOLE: f64 = 1e6;
 /// Pause of an index whose step has failed.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Place of the indexes of a node.
-pub(super) struct IndexPlace {
-    /// Directory of their directories.
+/// Directory of indexes, or of copies of placed ones, with the disk and the cache by which they are read.
+pub(super) struct IndexDirectory {
     pub root: PathBuf,
     pub disk: Arc<dyn Disk>,
     pub cache: Arc<BlockCache>,
@@ -50,7 +49,7 @@ pub(super) struct OpenedIndex {
     ready: AtomicBool,
     /// Progress of reading, up to [`READ_WHOLE`].
     progress: AtomicU64,
-    /// Time of the first page of the reading under way.
+    /// Time of the first page of the reading in progress.
     began: Mutex<Option<Instant>>,
     /// True if one of its files is damaged, so that it is to be built again.
     pub is_damaged: AtomicBool,
@@ -89,7 +88,7 @@ impl OpenedIndex {
     /// A file cannot be read or written; what is there cannot be removed. The files stay.
     pub fn open(
         definition: &Arc<IndexDefinition>,
-        place: &IndexPlace,
+        place: &IndexDirectory,
         remembered: Timestamp,
         late: Option<Timestamp>,
     ) -> Result<Self, CopyError> {
@@ -161,7 +160,7 @@ impl OpenedIndex {
         self.progress.load(Ordering::Relaxed) as f64 / READ_WHOLE
     }
 
-    /// Seconds that the reading under way should still take; known from 1 % on.
+    /// Seconds that the reading in progress should still take; known from 1 % on.
     pub fn seconds_left(&self) -> Option<f64> {
         let progress = self.progress();
         let began = self.began.lock().filter(|_| progress >= 0.01)?;

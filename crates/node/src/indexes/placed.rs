@@ -111,7 +111,7 @@ impl PlacedIndexes {
         let passed = self.source.pass(&placed);
         if passed.is_any != *is_fed || passed.is_more {
             *is_fed = passed.is_any;
-            // No commit is under way when it returns: all later ones are passed on.
+            // No commit is in flight when it returns: all later ones are passed on.
             self.follower.set_placed(passed.is_any.then(|| Arc::clone(&self.source) as Arc<_>));
         }
         self.source.adopt(&placed, passed);

@@ -21,7 +21,7 @@ use super::erasing::IndexErasure;
 use super::feed::{FedChange, IndexFeed};
 use super::following::FollowerSwitch;
 use super::notes::NotedChange;
-use super::opened::{IndexPlace, OpenedIndex};
+use super::opened::{IndexDirectory, OpenedIndex};
 use super::uses::IndexUseCounts;
 use super::writing::WriteSchedule;
 use crate::Error;
@@ -52,7 +52,7 @@ pub struct NodeIndexes {
 }
 
 pub(super) struct IndexesInner {
-    pub place: IndexPlace,
+    pub place: IndexDirectory,
     pub store: Store,
     pub follower: Arc<FollowerSwitch>,
     pub feed: Arc<IndexFeed>,
@@ -91,7 +91,7 @@ impl NodeIndexes {
         let inner = IndexesInner {
             feed,
             erasure,
-            place: IndexPlace { root, disk, cache: Arc::new(BlockCache::new(CACHE_BYTES)) },
+            place: IndexDirectory { root, disk, cache: Arc::new(BlockCache::new(CACHE_BYTES)) },
             store: store.clone(),
             follower: Arc::clone(follower),
             indexes: RwLock::default(),

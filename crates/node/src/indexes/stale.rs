@@ -15,7 +15,7 @@ pub(super) struct StaleBuckets {
 #[derive(Default)]
 struct StaleState {
     buckets: BTreeMap<BucketId, BucketChanges>,
-    turn: StaleTurn,
+    turn: StaleRevision,
 }
 
 /// Changes of one bucket.
@@ -23,13 +23,13 @@ struct StaleState {
 struct BucketChanges {
     /// Number of changes so far: one that is read while another is made stays stale.
     made: u64,
-    under_way: usize,
+    in_flight: usize,
 }
 
 /// State of the stale buckets as a pair of numbers: equal ones tell that no bucket became stale, and none was
 /// read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct StaleTurn {
+pub(super) struct StaleRevision {
     begun: u64,
     read: u64,
 }
@@ -47,7 +47,7 @@ impl StaleBuckets {
         let mut state = self.state.lock();
         state.turn.begun += 1;
         for bucket in buckets {
-            state.buckets.entry(*bucket).or_default().under_way += 1;
+            state.buckets.entry(*bucket).or_default().in_flight += 1;
         }
     }
 
@@ -58,7 +58,7 @@ impl StaleBuckets {
         for bucket in buckets {
             let changes = state.buckets.entry(*bucket).or_default();
             changes.made += 1;
-            changes.under_way = changes.under_way.saturating_sub(1);
+            changes.in_flight = changes.in_flight.saturating_sub(1);
         }
     }
 
@@ -71,10 +71,10 @@ impl StaleBuckets {
         }
     }
 
-    /// Buckets to read: those of which no change is under way.
+    /// Buckets to read: those of which no change is in flight.
     pub fn idle(&self) -> Vec<StaleBucket> {
         let state = self.state.lock();
-        let idle = state.buckets.iter().filter(|(_, changes)| changes.under_way == 0);
+        let idle = state.buckets.iter().filter(|(_, changes)| changes.in_flight == 0);
         idle.map(|(bucket, changes)| StaleBucket { bucket: *bucket, made: changes.made }).collect()
     }
 
@@ -85,7 +85,7 @@ impl StaleBuckets {
         let is_current = state
             .buckets
             .get(&read.bucket)
-            .is_some_and(|changes| changes.made == read.made && changes.under_way == 0);
+            .is_some_and(|changes| changes.made == read.made && changes.in_flight == 0);
         if is_current {
             state.buckets.remove(&read.bucket);
             state.turn.read += 1;
@@ -93,12 +93,12 @@ impl StaleBuckets {
     }
 
     /// The stale buckets, and the state that they are of.
-    pub fn snapshot(&self) -> (Vec<BucketId>, StaleTurn) {
+    pub fn snapshot(&self) -> (Vec<BucketId>, StaleRevision) {
         let state = self.state.lock();
         (state.buckets.keys().copied().collect(), state.turn)
     }
 
-    pub fn turn(&self) -> StaleTurn {
+    pub fn turn(&self) -> StaleRevision {
         self.state.lock().turn
     }
 
@@ -120,7 +120,7 @@ mod tests {
     fn a_bucket_is_stale_until_its_last_change_was_read() {
         let (stale, bucket) = (StaleBuckets::default(), BucketId::new(8, 5));
         stale.begin(&[bucket]);
-        assert_eq!((stale.idle(), stale.snapshot().0), (Vec::new(), vec![bucket]), "a change is under way");
+        assert_eq!((stale.idle(), stale.snapshot().0), (Vec::new(), vec![bucket]), "a change is in flight");
         stale.end(&[bucket]);
         let first = stale.idle()[0];
         let turn = stale.turn();
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!((stale.len(), stale.idle()), (0, Vec::new()));
         stale.begin(&[bucket]);
         stale.read_again(&[bucket]);
-        assert_eq!((stale.len(), stale.idle()), (1, Vec::new()), "a change is still under way");
+        assert_eq!((stale.len(), stale.idle()), (1, Vec::new()), "a change is still in flight");
         stale.end(&[bucket]);
         stale.mark_read(stale.idle()[0]);
         stale.read_again(&[bucket]);

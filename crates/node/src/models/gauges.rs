@@ -16,8 +16,8 @@ pub(super) fn of_scheduler(
         gauge("millrace.model.loaded", "Models in memory", loaded),
         gauge("millrace.model.waiting_queries", "Texts of queries that wait for a model", waiting_queries),
         gauge("millrace.model.waiting_feeds", "Texts of documents that wait for a model", waiting_feeds),
-        gauge("millrace.model.running_queries", "Runs of models under way for queries", running_queries),
-        gauge("millrace.model.running_feeds", "Runs of models under way for documents", running_feeds),
+        gauge("millrace.model.running_queries", "Runs of models in flight for queries", running_queries),
+        gauge("millrace.model.running_feeds", "Runs of models in flight for documents", running_feeds),
     ]
 }
 

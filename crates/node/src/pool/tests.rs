@@ -18,8 +18,8 @@ fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime of one thread")
 }
 
-fn pool(places: usize, capacity: usize) -> Arc<WorkPool> {
-    Arc::new(WorkPool::new(places, capacity, &BusyCores::default()).expect("threads"))
+fn pool(slots: usize, capacity: usize) -> Arc<WorkPool> {
+    Arc::new(WorkPool::new(slots, capacity, &BusyCores::default()).expect("threads"))
 }
 
 fn group(name: &str) -> WorkFlow {
@@ -120,12 +120,12 @@ fn callers_that_left_do_not_fill_a_queue() {
 }
 
 #[test]
-fn work_that_waits_for_another_node_lends_its_place() {
+fn work_that_waits_for_another_node_lends_its_slot() {
     let pool = pool(1, 8);
     let (release, blocked) = mpsc::channel::<()>();
     runtime().block_on(async {
         let mut first = Box::pin(pool.run_in(group("a"), move || {
-            let waited = wait_without_place(|| blocked.recv().is_ok());
+            let waited = wait_without_slot(|| blocked.recv().is_ok());
             pause(Instant::now());
             waited
         }));
@@ -133,13 +133,13 @@ fn work_that_waits_for_another_node_lends_its_place() {
         for number in 0..3 {
             let other = pool.run_in(group("b"), move || number);
             let other = tokio::time::timeout(STEP_TIMEOUT, other).await;
-            assert_eq!(other.expect("the place is lent").expect("there is room"), number);
+            assert_eq!(other.expect("the slot is lent").expect("there is room"), number);
         }
         release.send(()).expect("the first job waits for this");
         assert!(first.await.expect("it ends"));
-        let panics = || wait_without_place(|| -> () { panic!("on purpose") });
+        let panics = || wait_without_slot(|| -> () { panic!("on purpose") });
         assert!(matches!(pool.run_in(group("a"), panics).await, Err(Error::Internal(_))));
-        assert_eq!(pool.run_in(group("a"), || 7).await.expect("the place was taken back"), 7);
+        assert_eq!(pool.run_in(group("a"), || 7).await.expect("the slot was taken back"), 7);
     });
 }
 
@@ -176,7 +176,7 @@ fn long_work_gives_way_to_another_flow_and_goes_on() {
             }
             let sets = Arc::clone(&flag);
             pool.run_in(class.clone(), move || sets.store(true, Ordering::SeqCst)).await.expect("it runs");
-            assert!(long.await.expect("no panic").expect("it goes on"), "{class:?}: it held its place");
+            assert!(long.await.expect("no panic").expect("it goes on"), "{class:?}: it held its slot");
         }
     });
 }
@@ -204,9 +204,9 @@ fn work_over_all_groups_gives_way_to_that_of_groups_before_its_quantum_is_over()
             }
             let class = format!("{other:?}");
             let mut other = Box::pin(pool.run_in(other, move || has_run.store(true, Ordering::SeqCst)));
-            assert!(tokio::time::timeout(Duration::ZERO, &mut other).await.is_err(), "{class}: no place");
+            assert!(tokio::time::timeout(Duration::ZERO, &mut other).await.is_err(), "{class}: no slot");
             release.send(()).expect("the scan waits for this");
-            assert!(scan.await.expect("it goes on"), "{class}: the scan held its place");
+            assert!(scan.await.expect("it goes on"), "{class}: the scan held its slot");
             other.await.expect("it has run");
         }
     });
@@ -246,7 +246,7 @@ fn work_of_one_flow_is_begun_in_order_and_one_after_another() {
 }
 
 #[test]
-fn single_documents_have_a_place_beside_work_that_never_gives_way() {
+fn single_documents_have_a_slot_beside_work_that_never_gives_way() {
     let pool = pool(2, 64);
     let (release, blocked) = mpsc::channel::<()>();
     let blocked = Arc::new(Mutex::new(blocked));

@@ -247,7 +247,7 @@ impl<W> TurnScheduler<W> {
         }
     }
 
-    /// Charges a flow for the time that its work has held its place.
+    /// Charges a flow for the time that its work has held its slot.
     pub fn charge(&mut self, FlowIndex(at): FlowIndex, cost: Duration) {
         let flow = self.flow_mut(at);
         flow.credit = flow.credit.saturating_sub(nanos(cost)).max(-nanos(DEBT_MAX));

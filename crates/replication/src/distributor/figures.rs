@@ -3,7 +3,7 @@ use millrace_bucket::BucketId;
 use super::machine::Distributor;
 use super::operation::OperationStep;
 use crate::checkers::{BucketAction, OperationPriority};
-use crate::scheduler::OperationStanding;
+use crate::scheduler::OperationStatus;
 
 /// Metrics of the buckets that a node owns: their distance from the ideal state. Computing them visits every
 /// bucket.
@@ -117,21 +117,19 @@ impl Distributor {
             figures.replicas += bucket.replicas.len() as u64;
             figures.distance += bucket.distance;
         }
-        for (_, proposal, standing) in self.upkeep.scheduler.operations() {
+        for (_, proposal, status) in self.upkeep.scheduler.operations() {
             match proposal.priority {
                 OperationPriority::TooFewReplicas => figures.too_few += 1,
                 OperationPriority::Diverged => figures.diverged += 1,
                 OperationPriority::Move => figures.misplaced += 1,
                 OperationPriority::Superfluous => figures.too_many += 1,
             }
-            match (standing, &proposal.action) {
-                (OperationStanding::Running, _) => {}
-                (OperationStanding::Pending, BucketAction::Merge { .. }) => figures.merges_pending += 1,
-                (OperationStanding::Pending, BucketAction::Delete { .. }) => figures.deletions_pending += 1,
-                (OperationStanding::Delayed(_), BucketAction::Merge { .. }) => figures.merges_blocked += 1,
-                (OperationStanding::Delayed(_), BucketAction::Delete { .. }) => {
-                    figures.deletions_blocked += 1
-                }
+            match (status, &proposal.action) {
+                (OperationStatus::Running, _) => {}
+                (OperationStatus::Pending, BucketAction::Merge { .. }) => figures.merges_pending += 1,
+                (OperationStatus::Pending, BucketAction::Delete { .. }) => figures.deletions_pending += 1,
+                (OperationStatus::Delayed(_), BucketAction::Merge { .. }) => figures.merges_blocked += 1,
+                (OperationStatus::Delayed(_), BucketAction::Delete { .. }) => figures.deletions_blocked += 1,
             }
         }
         figures
@@ -139,33 +137,30 @@ impl Distributor {
 
     /// All waiting and running operations, ordered by bucket.
     pub fn operations(&self) -> Vec<OperationView> {
-        let view = |(bucket, proposal, standing): (
-            BucketId,
-            &crate::checkers::OperationProposal,
-            OperationStanding,
-        )| {
-            let step = self.upkeep.operations.get(&bucket).map(|operation| &operation.step);
-            let progress = match (standing, step) {
-                (OperationStanding::Pending, _) | (OperationStanding::Running, None) => {
-                    OperationProgress::Pending
+        let view =
+            |(bucket, proposal, status): (BucketId, &crate::checkers::OperationProposal, OperationStatus)| {
+                let step = self.upkeep.operations.get(&bucket).map(|operation| &operation.step);
+                let progress = match (status, step) {
+                    (OperationStatus::Pending, _) | (OperationStatus::Running, None) => {
+                        OperationProgress::Pending
+                    }
+                    (OperationStatus::Delayed(_), _) => OperationProgress::Delayed,
+                    (_, Some(OperationStep::Creating(_))) => OperationProgress::Creating,
+                    (_, Some(OperationStep::Draining | OperationStep::Comparing { .. })) => {
+                        OperationProgress::Comparing
+                    }
+                    (_, Some(OperationStep::Pulling(_))) => OperationProgress::Pulling,
+                    (_, Some(OperationStep::Completing(_))) => OperationProgress::Completing,
+                    (_, Some(OperationStep::Deleting(_))) => OperationProgress::Deleting,
+                };
+                OperationView {
+                    bucket,
+                    priority: proposal.priority,
+                    reason: proposal.reason.clone(),
+                    progress,
+                    failure_cause: self.upkeep.failure_causes.get(&bucket).cloned(),
                 }
-                (OperationStanding::Delayed(_), _) => OperationProgress::Delayed,
-                (_, Some(OperationStep::Creating(_))) => OperationProgress::Creating,
-                (_, Some(OperationStep::Draining | OperationStep::Comparing { .. })) => {
-                    OperationProgress::Comparing
-                }
-                (_, Some(OperationStep::Pulling(_))) => OperationProgress::Pulling,
-                (_, Some(OperationStep::Completing(_))) => OperationProgress::Completing,
-                (_, Some(OperationStep::Deleting(_))) => OperationProgress::Deleting,
             };
-            OperationView {
-                bucket,
-                priority: proposal.priority,
-                reason: proposal.reason.clone(),
-                progress,
-                failure_cause: self.upkeep.failure_causes.get(&bucket).cloned(),
-            }
-        };
         self.upkeep.scheduler.operations().map(view).collect()
     }
 }

@@ -140,7 +140,7 @@ impl Distributor {
                 self.redirect(id, effects);
                 continue;
             }
-            let request = self.requests.slots.get_mut(&id).expect("an operation with a bucket is under way");
+            let request = self.requests.slots.get_mut(&id).expect("an operation with a bucket is in flight");
             if !continues {
                 request.outdate();
             }
@@ -198,7 +198,7 @@ impl Distributor {
 
     /// Ends a rewrite whose bucket another node may have owned in between.
     fn abandon_rewrite(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
-        let request = self.requests.slots.get(&id).expect("an operation that is given up is under way");
+        let request = self.requests.slots.get(&id).expect("an operation that is given up is in flight");
         let (bucket, is_sent) = (request.bucket, request.sent().is_some());
         let error = if is_sent { RequestError::Unknown } else { self.moved(bucket) };
         self.finish(id, Err(error), effects);
@@ -206,7 +206,7 @@ impl Distributor {
 
     /// Redirects an operation whose bucket has another owner now.
     fn redirect(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
-        let request = self.requests.slots.get(&id).expect("an operation that is redirected is under way");
+        let request = self.requests.slots.get(&id).expect("an operation that is redirected is in flight");
         if matches!(request.kind, ClientRequestKind::Rewrite(_)) {
             return self.abandon_rewrite(id, effects);
         }

@@ -165,7 +165,7 @@ impl Distributor {
 
     /// Sends read requests for a document to the required replicas.
     pub(super) fn begin_reading(&mut self, request: RequestId, effects: &mut Vec<DistributorEffect>) {
-        let slot = self.requests.slots.get_mut(&request).expect("an operation that reads is under way");
+        let slot = self.requests.slots.get_mut(&request).expect("an operation that reads is in flight");
         let (id, bucket) = (slot.id.clone().expect("a drop reads no document"), slot.bucket);
         let nodes =
             self.buckets.get(&bucket).map(|found| found.readable(self.me, request.0)).unwrap_or_default();
@@ -228,7 +228,7 @@ impl Distributor {
             self.await_confirmation(request);
             return;
         }
-        let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is under way");
+        let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is in flight");
         let RequestStage::Reading { newest, failure, waiting_for } = &mut slot.stage else {
             unreachable!("an operation has read only after it began to");
         };
@@ -264,7 +264,7 @@ impl Distributor {
     /// Processes the newest version of a document that another owner may have written in between.
     fn recheck(&mut self, request: RequestId, newest: Timestamp, effects: &mut Vec<DistributorEffect>) {
         self.clock.observe(newest);
-        let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is under way");
+        let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is in flight");
         if slot.still_holds(newest) {
             slot.outdated = false;
             return self.relaunch(request, effects);
@@ -290,7 +290,7 @@ impl Distributor {
             timestamp: version.timestamp,
         });
         self.clock.observe(newest.timestamp);
-        let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is under way");
+        let slot = self.requests.slots.get_mut(&request).expect("an operation that has read is in flight");
         let ClientRequestKind::Rewrite(rewrite) = &mut slot.kind else {
             unreachable!("only a rewrite is checked");
         };

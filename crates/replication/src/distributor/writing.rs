@@ -256,7 +256,7 @@ impl Distributor {
 
     /// Assigns the row its timestamp and sends it to all replicas.
     fn launch(&mut self, id: RequestId) {
-        let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is under way");
+        let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is in flight");
         let bucket = request.bucket;
         let (may_be_there, part) = (request.sent().is_some(), request.part);
         let content = request.content(|| self.clock.next(self.now.wall_us));
@@ -283,7 +283,7 @@ impl Distributor {
             let row = ReplicatedRow { bucket, content: Arc::clone(&content), origin: None };
             self.peers.push(*node, OutgoingRow { request: id, row, part, may_be_there: false });
         }
-        let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is under way");
+        let request = self.requests.slots.get_mut(&id).expect("an operation that is launched is in flight");
         request.stage =
             RequestStage::InFlight(InFlightRow { waiting_for, reached: 0, failure: None, may_be_there });
     }
@@ -377,7 +377,7 @@ impl Distributor {
         }
         let request = self.requests.slots.get_mut(&outgoing.request);
         let Some(ClientRequest { stage: RequestStage::InFlight(flight), .. }) = request else {
-            unreachable!("an operation that awaits a row is under way, and its row too");
+            unreachable!("an operation that awaits a row is in flight, and its row too");
         };
         match failure {
             Some(NodeFailure::Overloaded) => {
@@ -405,7 +405,7 @@ impl Distributor {
     pub(super) fn acknowledge_if_durable(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
         let confirmed = self.confirmed();
         let request =
-            self.requests.slots.get_mut(&id).expect("an operation with a row in flight is under way");
+            self.requests.slots.get_mut(&id).expect("an operation with a row in flight is in flight");
         let bucket = request.bucket;
         let existed = match &request.kind {
             ClientRequestKind::Modify { found, .. } => found.map(|found| found.exists),
@@ -440,7 +440,7 @@ impl Distributor {
 
     /// Sends the row again, under its timestamp, to the current replicas of the bucket.
     pub(super) fn relaunch(&mut self, id: RequestId, effects: &mut Vec<DistributorEffect>) {
-        let request = self.requests.slots.get_mut(&id).expect("an operation that begins again is under way");
+        let request = self.requests.slots.get_mut(&id).expect("an operation that begins again is in flight");
         request.stage = RequestStage::Waiting;
         self.advance(id, effects);
     }
@@ -509,7 +509,7 @@ impl Distributor {
         }
         for id in next {
             let request = self.requests.slots.get_mut(&id);
-            request.expect("an operation that waits in a lane is under way").stage = RequestStage::Waiting;
+            request.expect("an operation that waits in a lane is in flight").stage = RequestStage::Waiting;
             self.advance(id, effects);
         }
         let others = broken.into_iter().flatten().filter(|other| *other != id);

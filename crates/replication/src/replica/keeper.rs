@@ -467,8 +467,8 @@ impl ReplicaKeeper {
     }
 
     fn pull(&mut self, call: KeeperCall, key: PullKey, effects: &mut Vec<KeeperEffect>) {
-        let under_way = self.pulls.get(&key).and_then(|job| self.running.get_mut(job));
-        if let Some(RunningJob::Pull { calls, .. }) = under_way {
+        let in_flight = self.pulls.get(&key).and_then(|job| self.running.get_mut(job));
+        if let Some(RunningJob::Pull { calls, .. }) = in_flight {
             calls.push(call);
             return;
         }

@@ -144,7 +144,7 @@ fn every_document_is_done_while_clients_write_and_nodes_come_and_go() {
     let (stop, url) = (AtomicBool::new(false), nodes[0].url());
     let written = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write(&url, &stop));
-        until("it is under way", &true, || {
+        until("it is in flight", &true, || {
             nodes.iter().all(|server| status(server)["ready"]["note"]["progress"].as_f64() > Some(0.1))
         });
         nodes[1].kill();

@@ -15,13 +15,13 @@ use crate::support::{NOTE, TestServer, services_with};
 /// is refused; all other prompts get two tokens.
 struct ModelService {
     url: String,
-    asked: Arc<Mutex<Vec<AskedPrompt>>>,
+    asked: Arc<Mutex<Vec<ReceivedPrompt>>>,
     steps: Sender<String>,
 }
 
 /// Content of a request.
 #[derive(Debug, Clone)]
-struct AskedPrompt {
+struct ReceivedPrompt {
     secret: String,
     body: Value,
 }
@@ -42,7 +42,7 @@ impl ModelService {
         ModelService { url, asked, steps }
     }
 
-    fn last(&self) -> AskedPrompt {
+    fn last(&self) -> ReceivedPrompt {
         self.asked.lock().last().cloned().expect("it was asked")
     }
 
@@ -52,7 +52,7 @@ impl ModelService {
     }
 }
 
-fn serve(mut stream: TcpStream, log: &Mutex<Vec<AskedPrompt>>, steps: &Mutex<Receiver<String>>) {
+fn serve(mut stream: TcpStream, log: &Mutex<Vec<ReceivedPrompt>>, steps: &Mutex<Receiver<String>>) {
     let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
     let (mut length, mut secret) = (0, String::new());
     loop {
@@ -73,7 +73,7 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<AskedPrompt>>, steps: &Mutex<Rec
     reader.read_exact(&mut body).expect("a body");
     let body: Value = serde_json::from_slice(&body).expect("JSON");
     let prompt = body["messages"][0]["content"].as_str().expect("a prompt").to_owned();
-    log.lock().push(AskedPrompt { secret, body: body.clone() });
+    log.lock().push(ReceivedPrompt { secret, body: body.clone() });
     // The node may have left.
     if prompt.contains("poison") {
         let body = json!({ "error": { "message": "not this" } }).to_string();
@@ -183,7 +183,7 @@ fn a_model_is_asked_about_what_was_found() {
          event: token\ndata: {{\"token\":\" late.\"}}\n\n"
     );
     assert_eq!((status, answer), (200, expected));
-    let AskedPrompt { secret, body } = service.last();
+    let ReceivedPrompt { secret, body } = service.last();
     assert_eq!(secret, "Bearer hush");
     assert_eq!((&body["model"], &body["max_completion_tokens"]), (&json!("m-1"), &json!(50)));
 

@@ -7,8 +7,8 @@ use millrace_bucket::{BucketId, DocumentSortKey};
 use millrace_cluster::{ClusterState, Incarnation, NodeKey};
 use millrace_document::{DocumentVersion, DropScope, DroppedScope, Timestamp};
 use millrace_index_feed::{
-    AdoptedState, FeedRead, FeedReadScope, FeedRow, FollowRequest, IndexFeedSource, LookBeginning, OwnerLook,
-    PageContent, SourceRun,
+    AdoptedState, FeedRead, FeedReadScope, FeedRow, FollowRequest, IndexFeedSource, OwnerReport, PageContent,
+    ReportStart, SourceRun,
 };
 use millrace_replication::distributor::NoRoute;
 
@@ -40,11 +40,11 @@ impl SimIndexFeed {
         SimIndexFeed { source: IndexFeedSource::new(SourceRun(run), now), state: None }
     }
 
-    /// Takes in a look at the buckets that the node owns.
-    fn adopt(&mut self, own: NodeKey, state: Arc<ClusterState>, look: &OwnerLook, now: Timestamp) {
+    /// Takes in a report on the buckets that the node owns.
+    fn adopt(&mut self, own: NodeKey, state: Arc<ClusterState>, report: &OwnerReport, now: Timestamp) {
         let adopted =
             AdoptedState { version: state.version().number(), serves: state.node_state(own).serves() };
-        if self.source.adopt(adopted, look, now) {
+        if self.source.adopt(adopted, report, now) {
             self.state = Some(state);
         }
     }
@@ -243,15 +243,15 @@ impl SimWorld {
         self.nodes.values().filter(has_reported).map(|other| other.key).collect()
     }
 
-    /// Looks at the standings of the buckets that a node owns; `false` if they are not known now.
+    /// Reports on the buckets that a node owns; `false` if they are not known now.
     fn refresh_feed(&mut self, key: NodeKey) -> bool {
         let (now, sabotage) = (self.now, self.options.sabotage);
         let Some(node) = self.nodes.get_mut(&key) else { return false };
         let Some(state) = node.state.clone() else { return false };
         let clock = node.write_clock(now);
-        let beginning = node.indexes.feed.source.begin_look(clock);
-        let Some(look) = look(node, &state, beginning, now, sabotage) else { return false };
-        node.indexes.feed.adopt(key, state, &look, clock);
+        let start = node.indexes.feed.source.begin_report(clock);
+        let Some(report) = owner_report(node, &state, start, now, sabotage) else { return false };
+        node.indexes.feed.adopt(key, state, &report, clock);
         true
     }
 }
@@ -265,13 +265,13 @@ fn confirms(node: &SimNode, version: u64, now: Duration) -> bool {
 }
 
 /// Looks at the buckets that a node owns by a state.
-fn look(
+fn owner_report(
     node: &mut SimNode,
     state: &ClusterState,
-    beginning: LookBeginning,
+    start: ReportStart,
     now: Duration,
     sabotage: Option<Sabotage>,
-) -> Option<OwnerLook> {
+) -> Option<OwnerReport> {
     if node.distributor.version() != Some(state.version()) {
         return None;
     }
@@ -292,5 +292,5 @@ fn look(
     if sabotage == Some(Sabotage::IncompleteOwnersFeed) && is_any_known {
         known.iter_mut().for_each(|(_, has_all)| *has_all = Some(true));
     }
-    OwnerLook::new(beginning, &oldest, known)
+    OwnerReport::new(start, &oldest, known)
 }

@@ -28,7 +28,7 @@ const CHUNKS_PER_REACHED: usize = 4;
 const SEEKS_MAX: usize = 8;
 
 /// Documents of one group, or without a group, that one bucket can have.
-struct SoughtGroup {
+struct LookupGroup {
     bucket: Arc<StoredBucket>,
     /// Keys of the documents.
     documents: Vec<DocumentSortKey>,
@@ -44,7 +44,7 @@ pub(crate) fn view(
 ) -> Result<Arc<dyn View>, Error> {
     let reading = StoreSnapshot::new(shared, RowOrder::Age);
     let mut reached: BTreeMap<ReversedLocation, Vec<LocationRange>> = BTreeMap::new();
-    let mut groups: BTreeMap<(ReversedLocation, String), SoughtGroup> = BTreeMap::new();
+    let mut groups: BTreeMap<(ReversedLocation, String), LookupGroup> = BTreeMap::new();
     for id in documents.iter().filter(|id| id.document_type() == document_type) {
         let location = id.location().reversed();
         let bucket = reading.state.bucket(location);
@@ -59,7 +59,7 @@ pub(crate) fn view(
         }
         let group = groups
             .entry((first, id.group().key()))
-            .or_insert_with(|| SoughtGroup { bucket: Arc::clone(bucket), documents: Vec::new() });
+            .or_insert_with(|| LookupGroup { bucket: Arc::clone(bucket), documents: Vec::new() });
         group.documents.push(DocumentSortKey::new(id));
     }
     let mut parts = Vec::new();
@@ -78,7 +78,7 @@ pub(crate) fn view(
 
 impl StoreSnapshot<'_> {
     /// The chunks that have documents of those that are sought, with these alone in their masks.
-    fn sought(&self, group: &GroupOfBucket<'_>, sought: &SoughtGroup) -> Result<Vec<ChunkPart>, Error> {
+    fn sought(&self, group: &GroupOfBucket<'_>, sought: &LookupGroup) -> Result<Vec<ChunkPart>, Error> {
         let mut segments = match group.group.is_empty() {
             true => self.ungrouped_segments(group.document_type, &sought.bucket)?,
             false => self.find_segments(group.document_type, &sought.bucket, group.location, group.group)?,

@@ -55,7 +55,7 @@ pub(crate) struct SegmentVersion {
 }
 
 /// A document of a lookup, and the newest version of it that was found so far.
-struct SoughtVersion<'d> {
+struct LookupTarget<'d> {
     /// Position among the documents as they were given.
     index: usize,
     id: &'d DocumentId,
@@ -66,7 +66,7 @@ struct SoughtVersion<'d> {
     found: Option<NewestVersion>,
 }
 
-impl SoughtVersion<'_> {
+impl LookupTarget<'_> {
     /// Timestamp of the version that was found; 0 without one.
     fn known(&self) -> u64 {
         self.found.as_ref().map_or(0, NewestVersion::timestamp)
@@ -87,12 +87,12 @@ pub(crate) fn newest_versions(
     let sought = documents.iter().enumerate().map(|(index, &(id, key))| {
         let location = key.reversed_location();
         let hash = KeyHash::of(id.as_str().as_bytes());
-        SoughtVersion { index, id, key, hash, location, group: key.group_key(), found: None }
+        LookupTarget { index, id, key, hash, location, group: key.group_key(), found: None }
     });
-    let mut sought: Vec<SoughtVersion<'_>> = sought.collect();
+    let mut sought: Vec<LookupTarget<'_>> = sought.collect();
     sought.sort_unstable_by(|a, b| (a.id.document_type(), a.key).cmp(&(b.id.document_type(), b.key)));
     find_in_tail(state, &mut sought, most_bytes)?;
-    let is_of_same_bucket = |a: &SoughtVersion<'_>, b: &SoughtVersion<'_>| {
+    let is_of_same_bucket = |a: &LookupTarget<'_>, b: &LookupTarget<'_>| {
         a.id.document_type() == b.id.document_type() && state.bucket(a.location).has(b.location)
     };
     for of_bucket in sought.chunk_by_mut(is_of_same_bucket) {
@@ -100,7 +100,7 @@ pub(crate) fn newest_versions(
         find_in_bucket(bucket, of_bucket)?;
     }
     let mut found: Vec<Option<NewestVersion>> = documents.iter().map(|_| None).collect();
-    for SoughtVersion { index, id, location, group, found: newest, .. } in sought {
+    for LookupTarget { index, id, location, group, found: newest, .. } in sought {
         let dropped = || state.marks.dropped_until(id.document_type(), location, group);
         found[index] = newest.filter(|newest| newest.timestamp() > dropped());
     }
@@ -110,7 +110,7 @@ pub(crate) fn newest_versions(
 /// Finds the newest row of each document in the tail.
 fn find_in_tail(
     state: &StoreState,
-    documents: &mut [SoughtVersion<'_>],
+    documents: &mut [LookupTarget<'_>],
     most_bytes: usize,
 ) -> Result<(), Error> {
     let mut bytes = 0;
@@ -141,15 +141,15 @@ fn find_in_tail(
 }
 
 /// Callback for a document and its newest row in a generation: key, value.
-type SoughtRowVisitor<'v, 'd> =
-    dyn FnMut(&mut SoughtVersion<'d>, &RowKey<'_>, &[u8]) -> Result<(), Error> + 'v;
+type LookupRowVisitor<'v, 'd> =
+    dyn FnMut(&mut LookupTarget<'d>, &RowKey<'_>, &[u8]) -> Result<(), Error> + 'v;
 
 /// Calls `visit` with the newest row of each document that has one in a generation. The documents are in the
 /// order of keys.
 fn visit_rows<'d>(
     snapshot: &dyn TailSnapshot,
-    documents: &mut [&mut SoughtVersion<'d>],
-    visit: &mut SoughtRowVisitor<'_, 'd>,
+    documents: &mut [&mut LookupTarget<'d>],
+    visit: &mut LookupRowVisitor<'_, 'd>,
 ) -> Result<(), Error> {
     let Some(last) = documents.last() else { return Ok(()) };
     let to = [last.key.as_bytes(), &[1]].concat();
@@ -180,7 +180,7 @@ fn visit_rows<'d>(
 }
 
 /// Finds newer versions of documents of one type in the segments of their bucket.
-fn find_in_bucket(bucket: &StoredBucket, documents: &mut [SoughtVersion<'_>]) -> Result<(), Error> {
+fn find_in_bucket(bucket: &StoredBucket, documents: &mut [LookupTarget<'_>]) -> Result<(), Error> {
     // Most rows are newer than all rows sealed before them.
     let is_known = |sealed: u64| documents.iter().all(|document| document.known() >= sealed);
     if bucket.newest().is_some_and(is_known) {
@@ -207,7 +207,7 @@ fn find_in_bucket(bucket: &StoredBucket, documents: &mut [SoughtVersion<'_>]) ->
 fn find_in_section(
     segment: &Arc<SegmentFile>,
     section: usize,
-    documents: &mut [&mut SoughtVersion<'_>],
+    documents: &mut [&mut LookupTarget<'_>],
 ) -> Result<(), Error> {
     if documents.is_empty() {
         return Ok(());
@@ -235,7 +235,7 @@ fn find_in_section(
 fn entries_of(
     segment: &SegmentFile,
     section: usize,
-    documents: &[&mut SoughtVersion<'_>],
+    documents: &[&mut LookupTarget<'_>],
 ) -> Result<Vec<GroupEntry>, Error> {
     let has_ungrouped = documents.iter().any(|document| document.group.is_empty());
     let mut entries: Vec<GroupEntry> = Vec::new();
@@ -274,7 +274,7 @@ fn find_in_entry(
     segment: &Arc<SegmentFile>,
     section: usize,
     entry: &GroupEntry,
-    documents: &mut [&mut SoughtVersion<'_>],
+    documents: &mut [&mut LookupTarget<'_>],
 ) -> Result<(), Error> {
     let infos = segment.chunks(section, entry.first_chunk..entry.first_chunk + entry.chunks)?;
     let source = SegmentChunks { segment: Arc::clone(segment), section, chunks: Vec::new() };

@@ -2,7 +2,7 @@
 //! brought up to date with what was written since.
 //!
 //! Each write sets the number of the latest write for its location, before it begins and after it has ended.
-//! A snapshot has all writes of a location if the number is even (no write is under way) and not above the
+//! A snapshot has all writes of a location if the number is even (no write is in flight) and not above the
 //! one that was read before the snapshot. Then the rows are kept, with a number: that of no later write of
 //! the location. A view with a later snapshot of the same state goes on from there with the keys that were
 //! written since, where all of them are remembered ([`WrittenKeys`]).
@@ -37,7 +37,7 @@ pub(crate) struct WriteNumbers {
     written: Mutex<WrittenKeys>,
 }
 
-/// A write under way to some locations.
+/// A write in flight to some locations.
 pub(crate) struct NumberedWrite<'a> {
     numbers: &'a WriteNumbers,
     counters: Vec<usize>,
@@ -56,7 +56,7 @@ impl WriteNumbers {
         self.latest.load(Ordering::SeqCst)
     }
 
-    /// Number of the latest write to a location, if a snapshot has it and no other is under way. `before`:
+    /// Number of the latest write to a location, if a snapshot has it and no other is in flight. `before`:
     /// [`WriteNumbers::latest`] before the snapshot.
     fn of(&self, location: u32, before: u64) -> Option<u64> {
         let number = self.of_locations[counter(location)].load(Ordering::SeqCst);
@@ -92,7 +92,7 @@ impl WriteNumbers {
         // A counter that is watched from this write on has its number already.
         let mut written = self.written.lock();
         let number = write.count();
-        assert!(number % 2 == 1, "rows are appended by one thread: no other write is under way");
+        assert!(number % 2 == 1, "rows are appended by one thread: no other write is in flight");
         written.add(number, keys());
         drop(written);
         write
@@ -296,7 +296,7 @@ impl StoreSnapshot<'_> {
             return Ok(Some(rows));
         }
         // Writes that ended after the snapshot was taken may be in it or not: their rows are not kept.
-        let (mut ended, mut under_way) = (Vec::new(), Vec::new());
+        let (mut ended, mut in_flight) = (Vec::new(), Vec::new());
         for (number, key) in &written {
             let row = RowKey::parse(key)?;
             if row.location == group.location
@@ -304,14 +304,14 @@ impl StoreSnapshot<'_> {
                 && row.document_type() == group.document_type
                 && bucket.has(row.reversed_location())
             {
-                if *number < complete { ended.push(&**key) } else { under_way.push(&**key) }
+                if *number < complete { ended.push(&**key) } else { in_flight.push(&**key) }
             }
         }
-        if !self.renew(group, &mut rows, &ended, &under_way)? {
+        if !self.renew(group, &mut rows, &ended, &in_flight)? {
             return Ok(None);
         }
         cache.insert(name.clone(), Arc::new(RecentRows::of(&self.state, complete, &rows)));
-        Ok(self.renew(group, &mut rows, &under_way, &[])?.then_some(rows))
+        Ok(self.renew(group, &mut rows, &in_flight, &[])?.then_some(rows))
     }
 
     /// The group's chunks in segments.
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(numbers.of(7, empty), Some(0));
         let write = numbers.begin(&rows(&[7, 7, 8]));
         let during = numbers.latest();
-        assert_eq!(numbers.of(7, during), None, "a write is under way");
+        assert_eq!(numbers.of(7, during), None, "a write is in flight");
         assert_eq!(numbers.of(9, during), Some(0), "nothing was written there");
         drop(write);
         assert_eq!(numbers.of(7, during), None, "the snapshot may lack the write");
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "no other write is under way")]
+    #[should_panic(expected = "no other write is in flight")]
     fn a_second_write_at_the_same_time_is_refused() {
         let numbers = WriteNumbers::default();
         let _first = numbers.begin(&rows(&[7]));

@@ -318,7 +318,7 @@ impl ErasureWork {
 }
 
 impl ErasureWork {
-    /// Returns a merge of a file with parts that no bucket has, if the search for them is due or under way.
+    /// Returns a merge of a file with parts that no bucket has, if the search for them is due or in progress.
     fn search(
         &self,
         shared: &StoreContext,
@@ -341,21 +341,21 @@ impl ErasureWork {
             let files = StoredFiles::of(shared)?;
             *search = Some(UnusedPartSearch { began: now, found: files.with_unused_parts() });
         }
-        let Some(under_way) = search.as_mut() else { return Ok(None) };
+        let Some(in_flight) = search.as_mut() else { return Ok(None) };
         let state = shared.state();
-        while let Some(number) = under_way.found.front() {
+        while let Some(number) = in_flight.found.front() {
             let candidate = MergeCandidate::of_file(&state, *number, &awake);
             if candidate.is_some() {
                 return Ok(candidate);
             }
             if state.buckets.iter().any(|bucket| bucket.has_segment(*number)) {
                 // Its buckets pause after a failure. The others have their turn.
-                under_way.found.rotate_left(1);
+                in_flight.found.rotate_left(1);
                 return Ok(None);
             }
-            under_way.found.pop_front();
+            in_flight.found.pop_front();
         }
-        shared.erasures.finish_search(under_way.began);
+        shared.erasures.finish_search(in_flight.began);
         *search = None;
         let StoreContext { options, .. } = shared;
         shared.erasures.save(&*options.disk, &options.data_dir, now)?;

@@ -26,16 +26,20 @@ use crate::{Error, StoreTuning};
 
 /// An area in which large groups have files of their own: its buckets are split when they are smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ApartArea {
+pub(crate) struct SeparateArea {
     pub bucket: BucketId,
     /// Bytes above which a bucket of it is split.
     pub split_bytes: u64,
 }
 
 /// Returns true if a bucket is to be split.
-pub(crate) fn should_split(bucket: &StoredBucket, tuning: &StoreTuning, apart: &[ApartArea]) -> bool {
-    let is_near = |area: &&ApartArea| area.bucket.covers(bucket.id) || bucket.id.covers(area.bucket);
-    let split_bytes = apart.iter().find(is_near).map_or(tuning.split_bytes, |area| area.split_bytes);
+pub(crate) fn should_split(
+    bucket: &StoredBucket,
+    tuning: &StoreTuning,
+    separate_areas: &[SeparateArea],
+) -> bool {
+    let is_near = |area: &&SeparateArea| area.bucket.covers(bucket.id) || bucket.id.covers(area.bucket);
+    let split_bytes = separate_areas.iter().find(is_near).map_or(tuning.split_bytes, |area| area.split_bytes);
     bucket.id.used_bits() < BucketId::GROUP_BITS
         && (bucket.bytes() > split_bytes || bucket.documents() > tuning.split_documents)
 }
@@ -106,7 +110,7 @@ impl StoreMaintenance {
     fn run_others(&self) -> Result<bool, Error> {
         let shared = &self.shared;
         let state = shared.state();
-        let (tuning, apart) = (shared.tuning(), shared.apart());
+        let (tuning, separate_areas) = (shared.tuning(), shared.separate_areas());
         let now = shared.timestamps.now().0;
         let awake = |bucket: &&Arc<StoredBucket>| !self.backoff.pauses(bucket.id, now);
         let mut marks = state.marks.list();
@@ -125,7 +129,7 @@ impl StoreMaintenance {
         };
         let splittable = |bucket: &&Arc<StoredBucket>| {
             let is_known = || self.unsplittable.lock().get(&bucket.id) == Some(&segments_of(bucket));
-            should_split(bucket, &tuning, &apart) && !is_known()
+            should_split(bucket, &tuning, &separate_areas) && !is_known()
         };
         for bucket in state.buckets.iter().filter(awake).filter(splittable) {
             let split = self.shared.health.guard("split a bucket", || self.split(bucket));

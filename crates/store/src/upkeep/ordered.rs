@@ -22,7 +22,7 @@ pub(crate) struct OrderedThreads<'a> {
 
 impl OrderedThreads<'_> {
     /// Maps each item that `produce` passes on, and passes the results to `consume` in the order of the
-    /// items. `produce` and `consume` run in the calling thread; a bounded number of items is under way.
+    /// items. `produce` and `consume` run in the calling thread; a bounded number of items is in flight.
     ///
     /// # Errors
     /// The first error of `produce` or `consume`; a thread cannot be created.

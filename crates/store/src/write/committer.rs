@@ -51,7 +51,7 @@ use crate::{
 /// Callback for the outcome of a write.
 pub(crate) type CommitCallback = Box<dyn FnOnce(Result<CommittedWrite, Error>) + Send>;
 
-/// All writes that are under way.
+/// All writes that are in flight.
 pub(crate) struct PendingWrites {
     shared: Arc<StoreContext>,
     lanes: WriteLanes<AcceptedWrite>,
@@ -525,7 +525,7 @@ impl PendingWrites {
         }
     }
 
-    /// Ends the modifiers once the writes under way have been answered. No more writes may come.
+    /// Ends the modifiers once the writes in flight have been answered. No more writes may come.
     pub fn close(&self) {
         self.modifications.close();
     }
@@ -540,11 +540,11 @@ impl PendingWrites {
 struct WriterReply {
     /// Time at which the write was accepted.
     began: Instant,
-    owed: Option<OwedAnswer>,
+    owed: Option<AnswerReceiver>,
 }
 
 /// Receiver of an answer.
-enum OwedAnswer {
+enum AnswerReceiver {
     Single(WritesInFlight, CommitCallback),
     /// The batch of the write, its index there, and its bytes that were counted in.
     Batched(Arc<BatchOutcomes>, usize, usize),
@@ -554,11 +554,11 @@ impl WriterReply {
     /// Counts a write in that is answered by itself.
     fn single(shared: &Arc<StoreContext>, size: RequestSize, bytes: usize, done: CommitCallback) -> Self {
         let counted = WritesInFlight::count(shared, 1, bytes);
-        WriterReply { began: shared.note_use(size), owed: Some(OwedAnswer::Single(counted, done)) }
+        WriterReply { began: shared.note_use(size), owed: Some(AnswerReceiver::Single(counted, done)) }
     }
 
     fn batched(batch: &Arc<BatchOutcomes>, index: usize, bytes: usize, began: Instant) -> Self {
-        WriterReply { began, owed: Some(OwedAnswer::Batched(Arc::clone(batch), index, bytes)) }
+        WriterReply { began, owed: Some(AnswerReceiver::Batched(Arc::clone(batch), index, bytes)) }
     }
 
     fn send(mut self, outcome: Result<CommittedWrite, Error>) {
@@ -568,11 +568,11 @@ impl WriterReply {
     fn answer(&mut self, outcome: Result<CommittedWrite, Error>) {
         let Some(owed) = self.owed.take() else { return };
         let tell = || match owed {
-            OwedAnswer::Single(counted, done) => {
+            AnswerReceiver::Single(counted, done) => {
                 drop(counted);
                 done(outcome);
             }
-            OwedAnswer::Batched(batch, index, bytes) => batch.set(index, bytes, outcome),
+            AnswerReceiver::Batched(batch, index, bytes) => batch.set(index, bytes, outcome),
         };
         // A writer's fault must not end the thread that all writers need.
         if catch_unwind(AssertUnwindSafe(tell)).is_err() {

@@ -139,7 +139,7 @@ impl FollowerSlot {
         HeldFollower(self.slot.read_recursive())
     }
 
-    /// Sets the follower, and returns the result of `then`, which runs while no commit is under way.
+    /// Sets the follower, and returns the result of `then`, which runs while no commit is in flight.
     pub fn set<T>(&self, follower: Option<Arc<dyn CommitFollower>>, then: impl FnOnce() -> T) -> T {
         let mut slot = self.slot.write();
         *slot = follower;

@@ -37,7 +37,7 @@ pub(crate) enum LaneKind {
     Batched,
 }
 
-/// The lanes of all documents with writes under way.
+/// The lanes of all documents with writes in flight.
 pub(crate) struct WriteLanes<W> {
     shards: Vec<Mutex<Shard<W>>>,
     /// Drawn at random by each process, so that clients cannot choose keys that share a lane.

@@ -20,7 +20,7 @@ fn groups_of_an_area_are_dropped_by_file() {
     const GROUPS: u64 = 8;
     let directory = tempfile::tempdir().expect("a directory");
     let store = open(options(directory.path()));
-    store.keep_apart([BucketId::new(20, AREA)], 8 << 10);
+    store.separate_files([BucketId::new(20, AREA)], 8 << 10);
     let id = |number: u64, document: u64| format!("id:n:mail:n={}:{document}", group(number));
     // Words that no compression makes shorter.
     let mut word = 1_u64;
@@ -61,7 +61,7 @@ fn groups_of_an_area_are_dropped_by_file() {
     // In the background, also where drops follow each other closely.
     store.close();
     let store = open(StoreOptions { maintenance: true, ..options(directory.path()) });
-    store.keep_apart([BucketId::new(20, AREA)], 8 << 10);
+    store.separate_files([BucketId::new(20, AREA)], 8 << 10);
     for number in [1, 4, 7] {
         store.drop_group(Some("mail"), &of_group(number)).expect("the group is dropped");
     }

@@ -214,8 +214,8 @@ fn a_crash_at_any_operation_of_a_move_leaves_a_store_that_starts_and_has_everyth
     }
 }
 
-/// Checks that a store starts from a copy with the contents before or after the step that was under way, and
-/// that the rest of the move succeeds.
+/// Checks that a store starts from a copy with the contents before or after the step that was in progress,
+/// and that the rest of the move succeeds.
 fn starts(directory: &Path, image: &CrashImage, expected: &[SeenContents], parcels: &[SentParcel]) {
     let place = format!("{}, in step {}, {}", image.operation, image.acknowledged, directory.display());
     let (files, operations) = (files_in(directory), Arc::new(AtomicUsize::new(0)));
@@ -240,7 +240,7 @@ fn starts(directory: &Path, image: &CrashImage, expected: &[SeenContents], parce
         assert!(name.extension().is_some_and(|extension| extension == "seg"), "{place}: {name:?} is left");
     }
     assert_eq!(get(&store, OWN), Some(1), "{place}");
-    // What was under way is done again.
+    // What was in flight is done again.
     for step in steps(parcels).iter().skip(image.acknowledged) {
         step(&store).unwrap_or_else(|error| panic!("{place}: {error}"));
     }

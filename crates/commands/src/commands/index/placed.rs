@@ -239,7 +239,7 @@ pub(super) async fn remaining_work(client: &NodeClient, bar: &RebalanceBar) -> R
     Ok(left)
 }
 
-/// The rebalance under way; `None` where no index is placed.
+/// The rebalance in progress; `None` where no index is placed.
 async fn ask(client: &NodeClient) -> Result<Option<Value>, Error> {
     let answer = client.send(OutgoingRequest::new(Method::GET, REBALANCE)).await?;
     match answer.status {

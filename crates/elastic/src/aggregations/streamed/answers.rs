@@ -9,7 +9,7 @@ use super::super::composite::PlacedKey;
 use super::super::filters::FilterPair;
 use super::super::metrics;
 use super::super::values::AggregatedValue;
-use super::super::{AggregationScope, AskedAggregation, BucketContent};
+use super::super::{AggregationScope, BucketContent, RequestedAggregation};
 use super::{BucketState, StreamPlan, StreamState, StreamWork, mixed_up};
 use crate::Error;
 
@@ -17,7 +17,7 @@ use crate::Error;
 pub(super) fn finish_all(
     plans: &[StreamPlan<'_>],
     states: &[StreamState],
-    asked: &[AskedAggregation],
+    asked: &[RequestedAggregation],
     scope: &AggregationScope<'_>,
 ) -> Result<Map<String, Value>, Error> {
     let mut answer = Map::new();
@@ -169,7 +169,7 @@ impl BucketContent for KeptBucket<'_> {
 
     fn inside(
         &self,
-        asked: &[AskedAggregation],
+        asked: &[RequestedAggregation],
         scope: &AggregationScope<'_>,
     ) -> Result<Map<String, Value>, Error> {
         match self.bucket {

@@ -129,7 +129,7 @@ pub(super) fn plan(node: &GatewayState, request: &Request) -> Result<Response, E
     Ok(http::json(StatusCode::OK, &value))
 }
 
-/// The rebalance under way, and all copies that are being made.
+/// The rebalance in progress, and all copies that are being made.
 pub(super) fn rebalance(node: &GatewayState) -> Result<Response, Error> {
     let overview = placement_of(node)?;
     Ok(http::json(StatusCode::OK, &rebalance_value(&overview, SystemClock.now_us() / 1_000)))
@@ -233,7 +233,7 @@ pub(super) async fn begin_rebalance(node: &GatewayState) -> Result<Response, Err
 pub(super) async fn stop_rebalance(node: &GatewayState) -> Result<Response, Error> {
     placement_of(node)?;
     ask(node, PlacementRequest::Stop).await?;
-    let message = "No further moves begin; those under way end, and what has moved stays";
+    let message = "No further moves begin; those in progress end, and what has moved stays";
     let status = "/index/v1/rebalance";
     Ok(http::json(StatusCode::ACCEPTED, &json!({ "message": message, "status": status })))
 }

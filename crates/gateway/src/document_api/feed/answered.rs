@@ -1,6 +1,6 @@
 //! Streams with a key: one that is sent again, until its answer arrives, is executed once.
 //!
-//! While a stream is under way, a second one with its key is refused. Afterwards the answer is kept, durably
+//! While a stream is in flight, a second one with its key is refused. Afterwards the answer is kept, durably
 //! before its last line is sent, and given again to the same body. A stream that has ended without a whole
 //! answer is executed again. Each node keeps the keys of the streams that clients have sent to it.
 
@@ -28,11 +28,11 @@ const LINES_BYTES_MAX: usize = 8 << 20;
 pub(crate) struct KeptKeyBounds {
     /// Time for which an answer is kept.
     pub(crate) time: Duration,
-    /// Maximum number of keys that are kept or under way.
+    /// Maximum number of keys that are kept or in flight.
     pub(crate) keys: usize,
 }
 
-/// The keys that are kept or under way.
+/// The keys that are kept or in flight.
 pub(crate) struct AnsweredKeys {
     clock: Arc<dyn WallClock>,
     bounds: KeptKeyBounds,
@@ -59,7 +59,7 @@ struct KeyTable {
     dropped: u64,
     /// Size of the answers in bytes.
     bytes: usize,
-    under_way: HashSet<Sha256Digest>,
+    in_flight: HashSet<Sha256Digest>,
     /// Number of streams that were answered by a kept answer.
     repeated: u64,
 }
@@ -97,7 +97,7 @@ pub(super) enum KeyState {
     Answered(AnsweredStream),
 }
 
-/// A key whose stream is under way, until this is dropped.
+/// A key whose stream is in flight, until this is dropped.
 pub(super) struct ActiveStreamKey {
     keys: Arc<AnsweredKeys>,
     key: Sha256Digest,
@@ -133,7 +133,7 @@ impl AnsweredKeys {
     /// Begins a stream with this key, or returns the answer that it was given.
     ///
     /// # Errors
-    /// A stream with the key is under way; too many keys are kept.
+    /// A stream with the key is in flight; too many keys are kept.
     pub(super) fn find(self: &Arc<Self>, key: Sha256Digest) -> Result<KeyState, Error> {
         let mut state = self.state.lock();
         let now_us = self.clock.now_us();
@@ -141,18 +141,18 @@ impl AnsweredKeys {
         if let Some(answered) = state.get(&key) {
             return Ok(KeyState::Answered(answered.clone()));
         }
-        if state.under_way.contains(&key) {
-            let reason = "a stream with this Idempotency-Key, or with dedupe=body and this body, is under way; send it again when \
+        if state.in_flight.contains(&key) {
+            let reason = "a stream with this Idempotency-Key, or with dedupe=body and this body, is in flight; send it again when \
                           that has ended";
             return Err(Error::Conflict(reason.to_owned()));
         }
-        if state.answers.len() + state.under_way.len() >= self.bounds.keys {
+        if state.answers.len() + state.in_flight.len() >= self.bounds.keys {
             let age = |first: &AnsweredStream| Duration::from_micros(now_us.saturating_sub(first.time_us));
             let oldest = state.answers.front().map_or(self.bounds.time, age);
             let retry_after_s = self.bounds.time.saturating_sub(oldest).as_secs() + 1;
             return Err(Error::NoRoom { setting: "feed-keys-max", retry_after_s });
         }
-        state.under_way.insert(key);
+        state.in_flight.insert(key);
         Ok(KeyState::New(ActiveStreamKey { keys: Arc::clone(self), key }))
     }
 
@@ -194,8 +194,8 @@ impl AnsweredKeys {
         [
             MetricGauge::new(
                 "millrace.feed.keys",
-                "Idempotency keys that are kept or under way",
-                (state.answers.len() + state.under_way.len()) as f64,
+                "Idempotency keys that are kept or in flight",
+                (state.answers.len() + state.in_flight.len()) as f64,
             ),
             MetricGauge::counted(
                 "millrace.feed.repeated",
@@ -230,7 +230,7 @@ impl ActiveStreamKey {
         let (written, outcome) = oneshot::channel();
         keys.pending.lock().push(PendingAnswer { answered, written });
         let write = tokio::task::spawn_blocking(move || keys.write_pending());
-        // The key stays under way until its answer is kept.
+        // The key stays in flight until its answer is kept.
         let lost = |_| Error::Internal("the log of answers has failed; see the log".to_owned());
         let outcome = outcome.await.map_err(lost);
         drop(write);
@@ -241,7 +241,7 @@ impl ActiveStreamKey {
 
 impl Drop for ActiveStreamKey {
     fn drop(&mut self) {
-        self.keys.state.lock().under_way.remove(&self.key);
+        self.keys.state.lock().in_flight.remove(&self.key);
     }
 }
 
@@ -281,7 +281,7 @@ mod tests {
             || AnsweredKeys::open(Arc::new(RealDisk), path.clone(), clock.clone(), BOUNDS).expect("it opens");
         let keys = open();
         let first = new(keys.find([1; 32]));
-        assert!(shown(keys.find([1; 32])).contains("is under way"));
+        assert!(shown(keys.find([1; 32])).contains("is in flight"));
         drop(first);
         record(&keys, 1, "done").await.expect("it is written");
         for keys in [&keys, &open()] {
@@ -311,11 +311,11 @@ mod tests {
             .expect("it opens");
         record(&keys, 1, "kept").await.expect("it is written");
         clock.set(100_000_000);
-        let under_way = [2, 3].map(|key| new(keys.find([key; 32])));
+        let in_flight = [2, 3].map(|key| new(keys.find([key; 32])));
         let refused = shown(keys.find([7; 32]));
         assert!(refused.contains("feed-keys-max; try again in 501 s"), "{refused}");
         assert_eq!(shown(keys.find([1; 32])), "kept");
-        drop(under_way);
+        drop(in_flight);
         assert_eq!(shown(keys.find([7; 32])), "new");
     }
 
@@ -351,12 +351,12 @@ mod tests {
         let open =
             || AnsweredKeys::open(Arc::new(RealDisk), path.clone(), clock.clone(), BOUNDS).expect("it opens");
         let keys = open();
-        let mut under_way = tokio::task::JoinSet::new();
+        let mut in_flight = tokio::task::JoinSet::new();
         for key in 0..100 {
             let keys = Arc::clone(&keys);
-            under_way.spawn(async move { record(&keys, key, "done").await });
+            in_flight.spawn(async move { record(&keys, key, "done").await });
         }
-        while let Some(outcome) = under_way.join_next().await {
+        while let Some(outcome) = in_flight.join_next().await {
             outcome.expect("it ends").expect("it is written");
         }
         assert!((0..100).all(|key| shown(open().find([key; 32])) == "done"));

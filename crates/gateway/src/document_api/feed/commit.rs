@@ -1,5 +1,5 @@
 //! Execution of prepared operations, in waves: a wave has at most one operation on each document. Two waves
-//! are under way at a time, if no document is in both, so that one is synced while the next one is sent. They
+//! are in flight at a time, if no document is in both, so that one is synced while the next one is sent. They
 //! are counted in their order, as soon as they have ended: clients wait for that before they send more.
 
 use std::collections::hash_map::RandomState;
@@ -33,7 +33,7 @@ use crate::status::HttpError;
 /// Number of operations of a wave that are executed like single requests at a time.
 const FORWARDED_MAX: usize = 64;
 
-/// Number of waves that are under way at a time.
+/// Number of waves that are in flight at a time.
 const WAVES_MAX: usize = 2;
 
 /// Pause before the quota of a group is asked again.
@@ -56,7 +56,7 @@ pub(super) struct FeedCommitter {
     stopped: Option<FeedBreak>,
     key: Option<StreamKey>,
     /// Waves that have begun, oldest first.
-    under_way: VecDeque<WaveUnderWay>,
+    in_flight: VecDeque<InFlightWave>,
     hasher: RandomState,
 }
 
@@ -64,14 +64,14 @@ pub(super) struct FeedCommitter {
 type WaveDocuments = HashSet<u64>;
 
 /// A wave that has begun.
-struct WaveUnderWay {
+struct InFlightWave {
     documents: WaveDocuments,
     /// Number and end of its last operation.
     last: (u64, u64),
     outcomes: JoinHandle<Vec<StreamOutcome>>,
 }
 
-/// Key of a stream that is under way.
+/// Key of a stream that is in flight.
 pub(super) struct StreamKey {
     pub(super) key: ActiveStreamKey,
     /// Receives the digest of the body once that has ended.
@@ -139,8 +139,8 @@ impl FeedCommitter {
         if key.is_some() {
             answer.keep_lines();
         }
-        let (totals, under_way, hasher) = (FeedTotals::default(), VecDeque::new(), RandomState::new());
-        FeedCommitter { call, answer, totals, stopped: None, key, under_way, hasher }
+        let (totals, in_flight, hasher) = (FeedTotals::default(), VecDeque::new(), RandomState::new());
+        FeedCommitter { call, answer, totals, stopped: None, key, in_flight, hasher }
     }
 
     /// Executes all pieces, until the stream ends or is stopped, and writes the totals. A piece that could
@@ -224,12 +224,12 @@ impl FeedCommitter {
         self.begin(wave, &memory).await;
     }
 
-    /// Begins a wave, unless the stream was stopped, once there is a place for it, no wave that is under way
+    /// Begins a wave, unless the stream was stopped, once there is a place for it, no wave that is in flight
     /// has one of its documents, and the quotas of its groups admit it. Stops the stream if its credential is
     /// not valid any more.
     async fn begin(&mut self, mut wave: OperationWave, memory: &Arc<PieceMemory>) {
-        let shares = |other: &WaveUnderWay| !other.documents.is_disjoint(&wave.documents);
-        while self.under_way.len() == WAVES_MAX || self.under_way.iter().any(shares) {
+        let shares = |other: &InFlightWave| !other.documents.is_disjoint(&wave.documents);
+        while self.in_flight.len() == WAVES_MAX || self.in_flight.iter().any(shares) {
             self.finish_oldest().await;
         }
         let Some(last) = wave.last else { return };
@@ -245,7 +245,7 @@ impl FeedCommitter {
         }
         let documents = std::mem::take(&mut wave.documents);
         let outcomes = tokio::spawn(execute(call, wave, Arc::clone(memory)));
-        self.under_way.push_back(WaveUnderWay { documents, last, outcomes });
+        self.in_flight.push_back(InFlightWave { documents, last, outcomes });
     }
 
     /// Waits for something, and counts the waves that end meanwhile. Returns `None` if the stream was stopped
@@ -254,7 +254,7 @@ impl FeedCommitter {
         let mut awaited = pin!(awaited);
         while self.stopped.is_none() {
             tokio::select! {
-                () = self.finish_oldest(), if !self.under_way.is_empty() => {}
+                () = self.finish_oldest(), if !self.in_flight.is_empty() => {}
                 value = &mut awaited => return Some(value),
             }
         }
@@ -262,16 +262,16 @@ impl FeedCommitter {
     }
 
     async fn finish_all(&mut self) {
-        while !self.under_way.is_empty() {
+        while !self.in_flight.is_empty() {
             self.finish_oldest().await;
         }
     }
 
     /// Waits for the oldest wave, and counts its outcomes. It may be given up while it waits.
     async fn finish_oldest(&mut self) {
-        let Some(oldest) = self.under_way.front_mut() else { return };
+        let Some(oldest) = self.in_flight.front_mut() else { return };
         let outcomes = (&mut oldest.outcomes).await;
-        if let Some(WaveUnderWay { last: (through, offset), .. }) = self.under_way.pop_front()
+        if let Some(InFlightWave { last: (through, offset), .. }) = self.in_flight.pop_front()
             && self.stopped.is_none()
         {
             self.count_wave(through, offset, outcomes);
@@ -505,12 +505,12 @@ async fn relay(
     call: &Arc<DocumentCall>,
     relayed: BTreeMap<RemoteNode, Vec<ForwardedOperation>>,
 ) -> CommittedWave {
-    let mut under_way = JoinSet::new();
+    let mut in_flight = JoinSet::new();
     for (remote, operations) in relayed {
-        under_way.spawn(RelayedPart { remote, operations }.run(Arc::clone(call)));
+        in_flight.spawn(RelayedPart { remote, operations }.run(Arc::clone(call)));
     }
     let mut all = CommittedWave::default();
-    while let Some(joined) = under_way.join_next().await {
+    while let Some(joined) = in_flight.join_next().await {
         match joined {
             Ok(CommittedWave { finished, again }) => {
                 all.finished.extend(finished);
@@ -525,14 +525,14 @@ async fn relay(
 /// Executes operations like single requests, some at a time.
 async fn forward(call: &Arc<DocumentCall>, operations: Vec<ForwardedOperation>) -> Vec<StreamOutcome> {
     let mut finished = Vec::with_capacity(operations.len());
-    let mut under_way = JoinSet::new();
+    let mut in_flight = JoinSet::new();
     for operation in operations {
-        if under_way.len() >= FORWARDED_MAX {
-            finished.extend(under_way.join_next().await);
+        if in_flight.len() >= FORWARDED_MAX {
+            finished.extend(in_flight.join_next().await);
         }
-        under_way.spawn(operation.run(Arc::clone(call)));
+        in_flight.spawn(operation.run(Arc::clone(call)));
     }
-    while let Some(outcome) = under_way.join_next().await {
+    while let Some(outcome) = in_flight.join_next().await {
         finished.push(outcome);
     }
     let outcome = |joined: Result<StreamOutcome, _>| joined.unwrap_or_else(|_| lost_operation());

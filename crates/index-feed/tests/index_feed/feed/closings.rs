@@ -1,16 +1,16 @@
-//! Closings: how far copies have what all replicas have, by the looks of an owner.
+//! Closings: how far copies have what all replicas have, by the reports of an owner.
 
-use millrace_index_feed::{BucketStanding, LookBeginning};
+use millrace_index_feed::{OwnedReplicaState, ReportStart};
 
 use super::*;
 
 #[test]
 fn a_look_judges_buckets_by_what_their_replicas_have_and_by_writes_in_flight() {
-    use BucketStanding::{Incomplete, Settled, Whole};
-    let beginning = IndexFeedSource::<u8>::new(SourceRun(1), at(0)).begin_look(at(100));
+    use OwnedReplicaState::{Incomplete, Settled, Whole};
+    let start = IndexFeedSource::<u8>::new(SourceRun(1), at(0)).begin_report(at(100));
     let closing = Timestamp(at(100).0 - MARGIN_US);
     let earlier = Timestamp(closing.0 - 1);
-    // For a bucket: true if the replica has everything, the oldest write in flight, the standing.
+    // For a bucket: true if the replica has everything, the oldest write in flight, its state.
     for (has_all, oldest, expected) in [
         (Some(true), None, Settled),
         (Some(true), Some(at(100)), Settled),
@@ -25,15 +25,15 @@ fn a_look_judges_buckets_by_what_their_replicas_have_and_by_writes_in_flight() {
     ] {
         let writes: BTreeMap<BucketId, Timestamp> =
             oldest.map(|oldest| (half(0), oldest)).into_iter().collect();
-        let look = OwnerLook::new(beginning, &writes, [(half(0), has_all), (half(1), Some(true))]);
-        let standings = look.expect("something is known").standings().clone();
+        let report = OwnerReport::new(start, &writes, [(half(0), has_all), (half(1), Some(true))]);
+        let replicas = report.expect("something is known").replicas().clone();
         let expected = BTreeMap::from([(half(0), expected), (half(1), Settled)]);
-        assert_eq!(standings, expected, "{has_all:?}, {oldest:?}");
+        assert_eq!(replicas, expected, "{has_all:?}, {oldest:?}");
     }
     let unknown = [(half(0), None), (half(1), None)];
-    assert_eq!(OwnerLook::new(beginning, &BTreeMap::new(), unknown), None, "nothing is known");
-    let of_none = OwnerLook::new(LookBeginning::default(), &BTreeMap::new(), []);
-    assert!(of_none.is_some_and(|look| look.standings().is_empty()), "it is known that it owns nothing");
+    assert_eq!(OwnerReport::new(start, &BTreeMap::new(), unknown), None, "nothing is known");
+    let of_none = OwnerReport::new(ReportStart::default(), &BTreeMap::new(), []);
+    assert!(of_none.is_some_and(|report| report.replicas().is_empty()), "it is known that it owns nothing");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_closing_is_about_the_time_of_the_look_and_waits_for_what_came_since() {
     pair.begin(at(50));
     pair.now = at(200);
     let closed = at(200).0 - MARGIN_US;
-    pair.look();
+    pair.report();
     // The process stands still for long, and a late row comes that is in flight to other replicas.
     pair.now = at(300);
     pair.commit(row(half(0), 7, at(120)));
@@ -85,13 +85,13 @@ fn a_copy_that_is_added_reads_all_of_what_was_disturbed_after_the_look_of_a_clos
     let mut pair = FeedPair::new();
     pair.begin(at(50));
     pair.now = at(200);
-    pair.look();
+    pair.report();
     pair.now = at(300);
     pair.commit(row(half(0), 7, at(120)));
     pair.source.close();
     pair.exchange();
     pair.taken();
-    // It has everything from before a time that lies between the look and the row.
+    // It has everything from before a time that lies between the report and the row.
     let marks = CopyMarks::all(at(250));
     let added = pair.follower.add_copy(CopyNumber(2), FeedPair::definition(), &marks, pair.now);
     pair.carry_out(added);
@@ -109,7 +109,7 @@ fn a_restart_of_the_owner_is_read_as_a_whole_until_closings_have_passed_it() {
     pair.close();
     pair.taken();
     pair.source = IndexFeedSource::new(SourceRun(2), pair.now);
-    pair.look();
+    pair.report();
     assert_ne!(pair.freshness(), CopyFreshness::Fresh);
     // The follower learns of it when it asks why nothing comes.
     pair.now = at(330);
@@ -140,7 +140,7 @@ fn a_copy_lags_by_what_its_owner_has_not_closed() {
     pair.now = at(130);
     assert_eq!(pair.follower.lag(COPY, pair.now), Some(30_000_000), "the owner is silent");
     // What was closed is on its way.
-    pair.look();
+    pair.report();
     pair.source.close();
     assert_eq!(pair.follower.lag(COPY, pair.now), Some(30_000_000));
     pair.exchange();

@@ -82,7 +82,7 @@ fn an_import_right_after_a_build_reads_what_changed_unless_the_replica_was_distu
             "the owner was started again",
             |pair| {
                 pair.source = IndexFeedSource::new(SourceRun(2), pair.now);
-                pair.look();
+                pair.report();
             },
             ["all", "all"],
         ),
@@ -112,7 +112,7 @@ fn an_owner_counts_as_away_until_it_adopts_its_first_state() {
     pair.commit(row(half(0), 1, at(90)));
     // Until it knows a state, others settle without the row, and close.
     pair.now = at(300);
-    pair.look();
+    pair.report();
     assert_eq!(pair.source.disorder(half(0)), at(300));
     pair.begin(at(200));
     assert_eq!(pair.taken(), ["read all of 0: 1", "read all of 1: 0", "ready"]);

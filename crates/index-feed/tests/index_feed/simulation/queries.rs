@@ -58,7 +58,7 @@ impl FeedWorld {
         if !self.is_reachable(owner) {
             return;
         }
-        self.look(owner);
+        self.report(owner);
         let Some(open) = self.queries.get_mut(&query) else { return };
         let position = self.documents[&owner].source.position(open.node);
         open.positions.insert(owner, position);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::Timestamp;
-use millrace_index_feed::{AdoptedState, IndexFeedSource, MARGIN_US, OwnerLook, SourceRun};
+use millrace_index_feed::{AdoptedState, IndexFeedSource, MARGIN_US, OwnerReport, SourceRun};
 
 use super::FeedSabotage;
 use super::documents::{BUCKET_BITS, DocumentNode, SimChange, SimDocument, SimReplica, SimWrite};
@@ -158,8 +158,8 @@ impl FeedWorld {
         self.pump(node);
     }
 
-    /// A node looks at the buckets that it owns.
-    pub fn look(&mut self, key: NodeKey) {
+    /// A node reports on the buckets that it owns.
+    pub fn report(&mut self, key: NodeKey) {
         let (version, now) = (self.version, self.now);
         let mut oldest: BTreeMap<BucketId, Timestamp> = BTreeMap::new();
         for open in self.writes.values().filter(|open| open.is_open && open.owner == key) {
@@ -177,9 +177,9 @@ impl FeedWorld {
             self.count("held");
         }
         let source = &mut self.document_node(key).source;
-        let look = OwnerLook::new(source.begin_look(clock), &oldest, owned);
-        let look = look.expect("it is known of each bucket if it has everything");
-        source.adopt(AdoptedState { version, serves: true }, &look, clock);
+        let report = OwnerReport::new(source.begin_report(clock), &oldest, owned);
+        let report = report.expect("it is known of each bucket if it has everything");
+        source.adopt(AdoptedState { version, serves: true }, &report, clock);
     }
 
     /// The time of a write is over.
@@ -273,7 +273,7 @@ impl FeedWorld {
             }
             self.settled.insert(bucket);
             self.note(|| format!("{owner} has settled {bucket}"));
-            self.look(owner);
+            self.report(owner);
             return self.pump(owner);
         }
         self.count("merged");
@@ -322,7 +322,7 @@ impl FeedWorld {
         let is_unnoticed = self.sabotage == Some(FeedSabotage::ReturnUnnoticed);
         let adopts = |node: &&DocumentNode| node.serves || (is_unnoticed && node.is_running);
         let adopting: Vec<NodeKey> = self.documents.values().filter(adopts).map(|node| node.key).collect();
-        adopting.into_iter().for_each(|node| self.look(node));
+        adopting.into_iter().for_each(|node| self.report(node));
         self.note(|| format!("state {version}: {owners:?}"));
         let keys: Vec<NodeKey> = self.documents.keys().copied().collect();
         keys.into_iter().for_each(|node| self.pump(node));
@@ -393,8 +393,8 @@ impl FeedWorld {
             if sabotage == Some(FeedSabotage::ReturnUnnoticed) {
                 // It seems to have acted by the states until now, with nothing that others lack.
                 known.source = IndexFeedSource::new(known.source.run(), Timestamp(0));
-                let beginning = known.source.begin_look(Timestamp(0));
-                let nothing = OwnerLook::new(beginning, &BTreeMap::new(), []).expect("it owns nothing");
+                let start = known.source.begin_report(Timestamp(0));
+                let nothing = OwnerReport::new(start, &BTreeMap::new(), []).expect("it owns nothing");
                 known.source.adopt(AdoptedState { version, serves: true }, &nothing, Timestamp(0));
             }
         }

@@ -397,8 +397,8 @@ impl FeedWorld {
             WorldEvent::Learn { node } => self.learn(node),
             WorldEvent::DocumentTick { node } => {
                 if self.is_reachable(node) {
-                    self.look(node);
-                    // Rows come between the look and the closing.
+                    self.report(node);
+                    // Rows come between the report and the closing.
                     let delay = if self.random.percent(20) { self.random.millis(1, 3_000) } else { 0 };
                     let version = self.version;
                     let source = &mut self.document_node(node).source;
@@ -427,7 +427,7 @@ impl FeedWorld {
             }
             WorldEvent::Follow { owner, follower, request } => {
                 if self.is_reachable(owner) {
-                    self.look(owner);
+                    self.report(owner);
                     let cut = self.document_node(owner).source.follow(follower, request);
                     if let Some(cut) = cut {
                         self.send(WorldEvent::Cut { owner, follower, cut });

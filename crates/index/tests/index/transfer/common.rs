@@ -8,7 +8,7 @@ use std::sync::Arc;
 use millrace_env::{Disk, PowerLossDisk};
 use millrace_index::{
     BlockCache, CopyExport, CopyImport, CopyParcel, Error, FlushMark, IndexChange, IndexCopy, IndexOptions,
-    ParcelPlace, SliceRange,
+    ParcelPosition, SliceRange,
 };
 use millrace_keys::KeyRange;
 
@@ -87,7 +87,7 @@ pub fn directories<const N: usize>() -> [tempfile::TempDir; N] {
 }
 
 /// Parcels as they arrive.
-pub fn sent(export: &CopyExport, place: ParcelPlace) -> CopyParcel {
+pub fn sent(export: &CopyExport, place: ParcelPosition) -> CopyParcel {
     let parcel = export.parcel(place).expect("the source is sound");
     assert!(parcel.bytes.len() as u64 <= export.header().parcel_bytes);
     parcel

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use millrace_env::{Disk, DiskFault, DiskOperation, FaultyDisk, ObservedDisk, PowerLossDisk, RealDisk};
 use millrace_index::{
-    CopyExport, CopyImport, Error, FlushMark, IndexCopy, IndexOptions, ParcelPlace, SliceRange,
+    CopyExport, CopyImport, Error, FlushMark, IndexCopy, IndexOptions, ParcelPosition, SliceRange,
 };
 use proptest::prelude::*;
 
@@ -95,7 +95,7 @@ fn damage_of_the_disk_here_is_not_that_of_the_source() {
     drop(import);
     // Of a run that was resumed every byte is read again.
     let mut import = begin();
-    assert_eq!(import.next(), Some(ParcelPlace { run: 1, offset: 3 * SMALL }));
+    assert_eq!(import.next(), Some(ParcelPosition { run: 1, offset: 3 * SMALL }));
     disk.inject(DiskFault::FlipBit { name_ends: "1.part".to_owned(), offset: 700, bit: 3 });
     let error = loop {
         let place = import.next().expect("a place");
@@ -104,7 +104,7 @@ fn damage_of_the_disk_here_is_not_that_of_the_source() {
         }
     };
     assert!(error.is_damage(), "{error}");
-    assert_eq!(import.next(), Some(ParcelPlace { run: 1, offset: 0 }));
+    assert_eq!(import.next(), Some(ParcelPosition { run: 1, offset: 0 }));
     disk.heal();
     assert_eq!(entries(&receive(&export, import).expect("it comes")), entries(&copy));
 }
@@ -128,7 +128,7 @@ fn a_part_of_an_earlier_process_is_made_durable() {
     let import = CopyImport::open(options(disk), export.header().clone()).expect("it begins");
     receive(&export, import).map(drop).expect_err("it is killed");
     let import = CopyImport::open(options(machine.clone()), export.header().clone()).expect("it goes on");
-    assert_eq!(import.next(), Some(ParcelPlace { run: 1, offset: 0 }), "nothing comes twice");
+    assert_eq!(import.next(), Some(ParcelPosition { run: 1, offset: 0 }), "nothing comes twice");
     assert_eq!(entries(&receive(&export, import).expect("it comes")), entries(&copy));
     machine.lose_power(after.path()).expect("the state after it");
     assert_eq!(entries(&open(&after.path().join("copy"))), entries(&copy));
@@ -153,9 +153,9 @@ fn a_loss_of_power_takes_a_bounded_part() {
     assert_eq!(entries(&receive(&export, import).expect("it comes")), entries(&copy));
 }
 
-/// Place of a crash: from there on, every write of the disk fails.
+/// Point of a crash: from there on, every write of the disk fails.
 #[derive(Debug, Clone, Copy)]
-enum CrashPlace {
+enum CrashPoint {
     /// Operation on names, or sync.
     Operation(u64),
     /// Byte that is appended, since the import began.
@@ -166,7 +166,7 @@ enum CrashPlace {
 
 #[derive(Debug, Clone)]
 struct TransferCrash {
-    place: CrashPlace,
+    place: CrashPoint,
     /// True if the machine crashes, and not the process alone.
     loses_power: bool,
     /// The source writes a run before the transfer goes on; `true`: and merges all.
@@ -175,9 +175,9 @@ struct TransferCrash {
 
 fn crashes() -> impl Strategy<Value = Vec<TransferCrash>> {
     let place = prop_oneof![
-        3 => (0..40_u64).prop_map(CrashPlace::Operation),
-        1 => (0..600_u64).prop_map(CrashPlace::FirstByte),
-        3 => (0..6_000_u64).prop_map(CrashPlace::Byte),
+        3 => (0..40_u64).prop_map(CrashPoint::Operation),
+        1 => (0..600_u64).prop_map(CrashPoint::FirstByte),
+        3 => (0..6_000_u64).prop_map(CrashPoint::Byte),
     ];
     let source_changes = prop::option::weighted(0.3, any::<bool>());
     let crash = (place, any::<bool>(), source_changes).prop_map(|(place, loses_power, source_changes)| {
@@ -231,16 +231,16 @@ fn found_now(directory: &Path, slice: &SliceRange) -> FoundEntries {
 fn receive_until(
     export: &CopyExport,
     options: IndexOptions,
-    crash: CrashPlace,
+    crash: CrashPoint,
     disk: &CrashingDisk,
 ) -> Result<IndexCopy, u64> {
     match crash {
-        CrashPlace::Operation(number) => disk.operations.store(number, Ordering::SeqCst),
-        CrashPlace::FirstByte(remaining) => disk.disk.inject(DiskFault::Full { remaining }),
-        CrashPlace::Byte(_) => {}
+        CrashPoint::Operation(number) => disk.operations.store(number, Ordering::SeqCst),
+        CrashPoint::FirstByte(remaining) => disk.disk.inject(DiskFault::Full { remaining }),
+        CrashPoint::Byte(_) => {}
     }
     let mut import = CopyImport::open(options, export.header().clone()).map_err(|_| 0_u64)?;
-    if let CrashPlace::Byte(remaining) = crash {
+    if let CrashPoint::Byte(remaining) = crash {
         disk.disk.inject(DiskFault::Full { remaining });
     }
     let mut received = import.progress().received;

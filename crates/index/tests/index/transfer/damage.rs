@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use millrace_index::{CopyImport, CopyParcel, Error, IndexCopy, IndexOptions, PARCEL_BYTES, ParcelPlace};
+use millrace_index::{CopyImport, CopyParcel, Error, IndexCopy, IndexOptions, PARCEL_BYTES, ParcelPosition};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::common::*;
@@ -51,7 +51,7 @@ fn a_damaged_run_that_is_offered_is_refused() {
     });
     let error = error.expect("it is damaged");
     assert!(matches!(error, Error::DamagedSource { run: 0, .. }), "{error}");
-    assert_eq!(import.next(), Some(ParcelPlace::default()));
+    assert_eq!(import.next(), Some(ParcelPosition::default()));
 }
 
 /// A source that was damaged after its checksums were known does not send the damage.
@@ -64,7 +64,7 @@ fn damage_of_an_open_source_is_found() {
     let mut content = fs::read(&path).expect("the file");
     content[400] ^= 1;
     fs::write(&path, &content).expect("the disk takes it");
-    let place = |run, offset| ParcelPlace { run, offset };
+    let place = |run, offset| ParcelPosition { run, offset };
     assert!(export.parcel(place(1, SMALL)).expect_err("it is damaged").is_damage());
     export.parcel(place(1, 0)).expect("another parcel");
     let error = export.parcel(place(1, 1)).expect_err("no parcel begins there");
@@ -98,7 +98,7 @@ fn damage_of_the_target_is_found() {
             fs::write(&path, &content).expect("the disk takes it");
             let import = begin(&export, to.path());
             if name == "00000001.part" {
-                let kept = ParcelPlace { run: 1, offset: at as u64 / SMALL * SMALL };
+                let kept = ParcelPosition { run: 1, offset: at as u64 / SMALL * SMALL };
                 assert_eq!(import.next(), Some(kept), "byte {at} of {name}");
             }
             match receive(&export, import).and_then(|copy| copy.check().map(|()| copy)) {
@@ -121,8 +121,8 @@ fn what_does_not_belong_to_a_copy_is_refused() {
     assert_eq!(names(to.path()), Vec::<String>::new());
 
     let mut import = begin(&export, to.path());
-    let first = sent(&export, ParcelPlace::default());
-    let second = sent(&export, ParcelPlace { run: 0, offset: SMALL });
+    let first = sent(&export, ParcelPosition::default());
+    let second = sent(&export, ParcelPosition { run: 0, offset: SMALL });
     let error = import.accept(&second).expect_err("it is not the next one");
     assert!(matches!(error, Error::OtherParcel { .. }), "{error}");
     for at in 0..first.bytes.len() {

@@ -104,7 +104,7 @@ fn requests_are_answered_as_the_table_says() {
     };
     for (state, asked, expected) in [
         (even, "rebalance", "done"),
-        (even, "stop", "conflict: a rebalance is not under way"),
+        (even, "stop", "conflict: a rebalance is not in progress"),
         (even, "build due", "done"),
         (
             even,

@@ -4,16 +4,16 @@ use std::sync::{Arc, Weak};
 
 use millrace_bucket::BucketId;
 use millrace_cluster::{ClusterState, NodeKey, PLACED_INDEXES};
-use millrace_index_feed::{LookBeginning, OwnerLook};
+use millrace_index_feed::{OwnerReport, ReportStart};
 
 use super::message::{PlacedAnswer, PlacedQuestion};
 use crate::cluster::{BucketReaders, ClusterError, ClusterView, NodeAddress, NodeAnswer};
 use crate::{Error, Node};
 
-/// Standings of the buckets that a node owns, with the state by which it owns them.
-pub(super) struct OwnStandings {
+/// Report on the buckets that a node owns, with the state by which it owns them.
+pub(super) struct OwnedReplicas {
     pub state: Arc<ClusterState>,
-    pub look: OwnerLook,
+    pub report: OwnerReport,
 }
 
 /// The cluster of a node.
@@ -24,8 +24,8 @@ pub(super) trait PlacedCluster: Send + Sync {
     /// The newest state that the node knows.
     fn state(&self) -> Option<Arc<ClusterState>>;
 
-    /// Standings of the buckets that the node owns; `None` if they are not known now.
-    fn standings(&self, beginning: LookBeginning) -> Option<OwnStandings>;
+    /// Report on the buckets that the node owns; `None` if they are not known now.
+    fn owned_replicas(&self, start: ReportStart) -> Option<OwnedReplicas>;
 
     /// True if the state still has this version, and is confirmed.
     fn confirms(&self, version: u64) -> bool;
@@ -62,11 +62,11 @@ impl PlacedCluster for NodePlacedCluster {
         self.with(|view| view.state().ok())
     }
 
-    fn standings(&self, beginning: LookBeginning) -> Option<OwnStandings> {
+    fn owned_replicas(&self, start: ReportStart) -> Option<OwnedReplicas> {
         self.with(|view| {
             let state = view.state().ok()?;
-            let look = look(view, &state, self.own, beginning)?;
-            Some(OwnStandings { state, look })
+            let report = owner_report(view, &state, self.own, start)?;
+            Some(OwnedReplicas { state, report })
         })
     }
 
@@ -115,12 +115,12 @@ impl PlacedCluster for NodePlacedCluster {
 }
 
 /// Looks at the buckets that a node owns by a state.
-fn look(
+fn owner_report(
     view: &dyn ClusterView,
     state: &ClusterState,
     own: NodeKey,
-    beginning: LookBeginning,
-) -> Option<OwnerLook> {
+    start: ReportStart,
+) -> Option<OwnerReport> {
     // Before the readers: a write that is given up meanwhile makes its bucket one that is not full.
     let oldest = view.oldest_writes();
     let has_all = |readers: &BucketReaders| {
@@ -144,5 +144,5 @@ fn look(
         }
         Ok(_) | Err(_) => return None,
     };
-    OwnerLook::new(beginning, &oldest, owned)
+    OwnerReport::new(start, &oldest, owned)
 }

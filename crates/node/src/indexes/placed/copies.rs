@@ -21,7 +21,8 @@ use millrace_index_feed::{
 };
 use millrace_index_placement::{CopyId, PlacedCopy, PlacedCopyState, PlacementTable, SliceId};
 
-use super::kept::{CopyPlace, KeptCopy, KeptDefinition};
+use super::super::opened::IndexDirectory;
+use super::kept::{KeptCopy, KeptDefinition};
 use super::message::{FedKeys, KeyedRead};
 use super::pacing::ReadPacing;
 use super::pages::slice_bucket;
@@ -141,7 +142,7 @@ pub(super) struct ReadableCopy {
 
 /// The copies of a node.
 pub(super) struct NodeCopies {
-    place: Arc<CopyPlace>,
+    place: Arc<IndexDirectory>,
     own: NodeKey,
     follower: IndexFeedFollower<FedKeys>,
     state: Option<Arc<ClusterState>>,
@@ -162,7 +163,7 @@ pub(super) type KnownTypes<'a> = dyn Fn(u64) -> Option<String> + 'a;
 
 impl NodeCopies {
     /// The copies of a process that starts. `run` is greater than those of all processes before.
-    pub fn new(place: Arc<CopyPlace>, own: NodeKey, run: u64) -> Self {
+    pub fn new(place: Arc<IndexDirectory>, own: NodeKey, run: u64) -> Self {
         NodeCopies {
             place,
             own,

@@ -9,15 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use millrace_bucket::{BucketId, group_prefix};
 use millrace_document::{DropScope, Timestamp};
 use millrace_env::{Disk, read_file, replace_file};
-use millrace_index::{
-    BlockCache, CopyStatus, Error as CopyError, FlushMark, IndexChange, IndexCopy, IndexOptions,
-};
+use millrace_index::{CopyStatus, Error as CopyError, FlushMark, IndexChange, IndexCopy, IndexOptions};
 use millrace_index_feed::{CopyMarks, FeedRow, ReplicaMark};
 use millrace_index_placement::CopyId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::super::opened::remove_directory;
+use super::super::opened::{IndexDirectory, remove_directory};
 use super::super::service::{group_key, is_in};
 use super::message::{FedKeys, RecordedDocuments};
 use super::pages::slice_range;
@@ -36,14 +34,6 @@ pub(super) struct KeptDefinition {
     pub document_type: String,
     /// The slice, as the bucket of its locations.
     pub slice: BucketId,
-}
-
-/// Place of the copies of a node.
-pub(super) struct CopyPlace {
-    /// Directory of all copies.
-    pub root: PathBuf,
-    pub disk: Arc<dyn Disk>,
-    pub cache: Arc<BlockCache>,
 }
 
 /// File beside the directory of a copy, written after each flush.
@@ -109,8 +99,9 @@ impl From<CopyError> for TakeError {
     }
 }
 
-impl CopyPlace {
-    pub fn directory(&self, copy: CopyId) -> PathBuf {
+/// Files of the copies of a node.
+impl IndexDirectory {
+    pub(super) fn directory(&self, copy: CopyId) -> PathBuf {
         self.root.join(format!("copy-{}", copy.0))
     }
 
@@ -119,7 +110,7 @@ impl CopyPlace {
     }
 
     /// Options of a copy.
-    pub fn options(&self, copy: CopyId, definition: &KeptDefinition) -> IndexOptions {
+    pub(super) fn options(&self, copy: CopyId, definition: &KeptDefinition) -> IndexOptions {
         IndexOptions {
             directory: self.directory(copy),
             definition: definition.definition,
@@ -133,7 +124,7 @@ impl CopyPlace {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn list(&self) -> Result<BTreeSet<CopyId>, CopyError> {
+    pub(super) fn list(&self) -> Result<BTreeSet<CopyId>, CopyError> {
         let failed = |action, error: std::io::Error| CopyError::Io {
             action,
             path: self.root.clone(),
@@ -154,7 +145,7 @@ impl CopyPlace {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn read_definition(&self, copy: CopyId) -> Result<Option<KeptDefinition>, CopyError> {
+    pub(super) fn read_definition(&self, copy: CopyId) -> Result<Option<KeptDefinition>, CopyError> {
         Ok(self.read_marks(copy)?.map(|written| written.copy))
     }
 
@@ -174,7 +165,7 @@ impl CopyPlace {
     ///
     /// # Errors
     /// The system refuses; a file is damaged.
-    pub fn open(
+    pub(super) fn open(
         &self,
         copy: CopyId,
         definition: &KeptDefinition,
@@ -193,7 +184,12 @@ impl CopyPlace {
     }
 
     /// A copy whose files were received.
-    pub fn received_copy(&self, copy: CopyId, definition: &KeptDefinition, opened: IndexCopy) -> KeptCopy {
+    pub(super) fn received_copy(
+        &self,
+        copy: CopyId,
+        definition: &KeptDefinition,
+        opened: IndexCopy,
+    ) -> KeptCopy {
         KeptCopy {
             definition: definition.clone(),
             copy: opened,
@@ -209,7 +205,7 @@ impl CopyPlace {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn remove(&self, copy: CopyId) -> Result<(), CopyError> {
+    pub(super) fn remove(&self, copy: CopyId) -> Result<(), CopyError> {
         let path = self.marks_path(copy);
         // Without marks the rest counts as nothing.
         match self.disk.unlink(&path) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace_index::{
     CopyHeader, CopyImport, CopyParcel, Error as CopyError, IndexCopy, IndexOptions, PARCEL_BYTES,
-    ParcelPlace,
+    ParcelPosition,
 };
 use millrace_index_feed::CopyMarks;
 use millrace_index_placement::SliceId;
@@ -62,7 +62,7 @@ type ParcelAnswer = Result<Result<PlacedAnswer, Error>, Elapsed>;
 /// Parcels that were asked for, in their order.
 #[derive(Default)]
 struct ParcelsAhead {
-    asked: VecDeque<(ParcelPlace, JoinHandle<ParcelAnswer>)>,
+    asked: VecDeque<(ParcelPosition, JoinHandle<ParcelAnswer>)>,
 }
 
 impl ParcelsAhead {
@@ -70,8 +70,8 @@ impl ParcelsAhead {
     fn ask(
         &mut self,
         header: &CopyHeader,
-        place: ParcelPlace,
-        mut ask: impl FnMut(ParcelPlace) -> JoinHandle<ParcelAnswer>,
+        place: ParcelPosition,
+        mut ask: impl FnMut(ParcelPosition) -> JoinHandle<ParcelAnswer>,
     ) {
         if self.asked.front().is_some_and(|(first, _)| *first != place) {
             // Those of a run that is here already are not needed.
@@ -155,7 +155,7 @@ impl PlacedService {
         let offer = offer.ok_or_else(|| Error::NotFound("the offer of this copy was closed".to_owned()))?;
         let cluster = Arc::clone(&self.cluster);
         let read = move || {
-            let parcel = offer.parcel(ParcelPlace { run, offset })?;
+            let parcel = offer.parcel(ParcelPosition { run, offset })?;
             cluster.pace(parcel.bytes.len() as u64);
             Ok::<_, CopyError>(parcel)
         };
@@ -255,7 +255,7 @@ impl PlacedService {
     ) -> Result<IndexCopy, AttemptError> {
         let opened = blocking(move || CopyImport::open(options, header)).await?;
         let mut import = opened.map_err(AttemptError::from_copy_error)?;
-        let ask = |ParcelPlace { run, offset }: ParcelPlace| {
+        let ask = |ParcelPosition { run, offset }: ParcelPosition| {
             let question = PlacedQuestion::Parcel { export, run, offset };
             // The other node paces what it sends.
             let answer = self.cluster.ask(order.from, question);
@@ -310,8 +310,8 @@ mod tests {
         let (header, mut ahead, mut asked) = (header(&[10, 3, 2]), ParcelsAhead::default(), Vec::new());
         let mut place = header.first_place();
         let mut came = Vec::new();
-        while let Some(ParcelPlace { run, offset }) = place {
-            ahead.ask(&header, ParcelPlace { run, offset }, |place| {
+        while let Some(ParcelPosition { run, offset }) = place {
+            ahead.ask(&header, ParcelPosition { run, offset }, |place| {
                 asked.push((place.run, place.offset));
                 let bytes = MessageBytes(vec![place.run as u8, place.offset as u8]);
                 tokio::spawn(async move { Ok(Ok(PlacedAnswer::Parcel(bytes))) })
@@ -321,7 +321,7 @@ mod tests {
             let parcel = ahead.next().await.unwrap_or_else(|_| panic!("the parcel at {run} {offset} comes"));
             assert_eq!(parcel.bytes, [parcel.place.run as u8, parcel.place.offset as u8]);
             came.push((parcel.place.run, parcel.place.offset));
-            place = header.place_after(ParcelPlace { run, offset });
+            place = header.place_after(ParcelPosition { run, offset });
         }
         let all = [(10, 0), (3, 1), (2, 2)].map(|(parcels, run)| (0..parcels).map(move |at| (run, at)));
         let all: Vec<(u32, u64)> = all.into_iter().flatten().collect();
@@ -331,12 +331,12 @@ mod tests {
     #[tokio::test]
     async fn parcels_of_a_run_that_is_here_are_given_up() {
         let (header, mut ahead) = (header(&[2, 3, 2]), ParcelsAhead::default());
-        let ask = |place: ParcelPlace| {
+        let ask = |place: ParcelPosition| {
             let bytes = MessageBytes(vec![place.run as u8, place.offset as u8]);
             tokio::spawn(async move { Ok(Ok(PlacedAnswer::Parcel(bytes))) })
         };
         for run in [0, 2] {
-            ahead.ask(&header, ParcelPlace { run, offset: 0 }, ask);
+            ahead.ask(&header, ParcelPosition { run, offset: 0 }, ask);
             let came = ahead.next().await.map(|parcel| parcel.bytes);
             assert!(came.is_ok_and(|bytes| bytes == [run as u8, 0]), "run {run}");
         }

@@ -27,7 +27,7 @@ use super::message::{CopyScan, CopyScanned, PlacedAnswer, PlacedQuestion};
 use super::pages::slice_bucket;
 use super::service::PlacedService;
 use crate::Error;
-use crate::pool::wait_without_place;
+use crate::pool::wait_without_slot;
 
 /// Entries of a slice that are asked for at first.
 const FIRST: usize = 4096;
@@ -293,7 +293,7 @@ impl PlacedService {
         if usable.len() < 2 {
             return usable.into_iter().next();
         }
-        wait_without_place(|| self.runtime.block_on(self.with_fewest(usable, within, limit)))
+        wait_without_slot(|| self.runtime.block_on(self.with_fewest(usable, within, limit)))
     }
 
     async fn with_fewest(
@@ -334,7 +334,7 @@ impl PlacedService {
         limit: usize,
         patience: Option<Duration>,
     ) -> Result<ScannedSlices, Error> {
-        wait_without_place(|| self.runtime.block_on(self.scan_slices(index, within, limit, patience)))
+        wait_without_slot(|| self.runtime.block_on(self.scan_slices(index, within, limit, patience)))
     }
 
     /// Entries of all slices that have documents of some buckets, of one moment of the cluster.
@@ -379,7 +379,7 @@ impl PlacedService {
         patience: Option<Duration>,
     ) -> Result<Option<FirstEntries>, Error> {
         let found = self.scan_first(index, within, first, components, limit, patience);
-        wait_without_place(|| self.runtime.block_on(found))
+        wait_without_slot(|| self.runtime.block_on(found))
     }
 
     async fn scan_first(

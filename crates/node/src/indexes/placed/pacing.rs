@@ -10,10 +10,10 @@ use millrace_index_feed::{CopyNumber, FeedReadScope, FollowSession};
 
 use super::message::KeyedRead;
 
-/// Reads that may always be under way to an owner: as many as it answers in full.
+/// Reads that may always be in flight to an owner: as many as it answers in full.
 const READS: usize = 8;
 
-/// Reads that are under way to an owner at most, and those of the first question.
+/// Reads that are in flight to an owner at most, and those of the first question.
 const READS_MAX: usize = 256;
 
 /// Time after which an answer is not waited for.
@@ -41,16 +41,16 @@ pub(super) struct ReadPacing {
 #[derive(Debug)]
 struct OwnerReads {
     session: Option<FollowSession>,
-    /// Reads that may be under way. One that was put off halves the number, and a page adds one.
+    /// Reads that may be in flight. One that was put off halves the number, and a page adds one.
     window: usize,
-    under_way: BTreeMap<u64, Instant>,
+    in_flight: BTreeMap<u64, Instant>,
     /// Reads to be asked for, by bucket and number.
     waiting: BTreeMap<(BucketId, u64), PacedRead>,
 }
 
 impl Default for OwnerReads {
     fn default() -> Self {
-        OwnerReads { session: None, window: READS_MAX, under_way: BTreeMap::new(), waiting: BTreeMap::new() }
+        OwnerReads { session: None, window: READS_MAX, in_flight: BTreeMap::new(), waiting: BTreeMap::new() }
     }
 }
 
@@ -83,7 +83,7 @@ impl ReadPacing {
     /// A page has come, or one without content: its read was put off.
     pub fn answered(&mut self, owner: NodeKey, read: u64, has_content: bool) {
         let Some(reads) = self.owners.get_mut(&owner) else { return };
-        if reads.under_way.remove(&read).is_some() {
+        if reads.in_flight.remove(&read).is_some() {
             reads.window = match has_content {
                 true => READS_MAX.min(reads.window + 1),
                 false => READS.max(reads.window / 2),
@@ -101,16 +101,16 @@ impl ReadPacing {
         }
     }
 
-    /// Questions to be asked now: of each owner one, for as many reads as may be under way.
+    /// Questions to be asked now: of each owner one, for as many reads as may be in flight.
     pub fn due(&mut self, now: Instant) -> Vec<(NodeKey, Vec<KeyedRead>)> {
         let mut due = Vec::new();
         for (owner, reads) in &mut self.owners {
-            reads.under_way.retain(|_, asked| now.saturating_duration_since(*asked) < ANSWER_TIMEOUT);
+            reads.in_flight.retain(|_, asked| now.saturating_duration_since(*asked) < ANSWER_TIMEOUT);
             let mut question = Vec::new();
-            while reads.under_way.len() < reads.window
+            while reads.in_flight.len() < reads.window
                 && let Some((_, paced)) = reads.waiting.pop_first()
             {
-                reads.under_way.insert(paced.read.read.number, now);
+                reads.in_flight.insert(paced.read.read.number, now);
                 question.push(paced.read);
             }
             if !question.is_empty() {

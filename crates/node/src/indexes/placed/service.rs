@@ -17,10 +17,10 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::super::IndexDefinition;
+use super::super::opened::IndexDirectory;
 use super::cluster::PlacedCluster;
 use super::copies::{CopyAction, DueFlush, NodeCopies};
 use super::erasing::PlacedErasure;
-use super::kept::CopyPlace;
 use super::message::{PlacedAnswer, PlacedQuestion};
 use super::reports::PlacementReporter;
 use super::source::PlacedSource;
@@ -110,7 +110,7 @@ pub(super) struct PlacedService {
     pub table: watch::Receiver<Option<Arc<PlacementTable>>>,
     pub definitions: Arc<KnownDefinitions>,
     pub erasure: Arc<PlacedErasure>,
-    pub place: Arc<CopyPlace>,
+    pub place: Arc<IndexDirectory>,
     pub copies: Mutex<NodeCopies>,
     /// Held while copies are written for which it is time.
     writing: Mutex<()>,
@@ -121,7 +121,7 @@ pub(super) struct PlacedService {
     pub runtime: Handle,
     pub exports: Mutex<HeldExports>,
     pub base: Instant,
-    /// Number of imports that are under way.
+    /// Number of imports that are in progress.
     pub importing: AtomicUsize,
     /// Wakes those that wait for changes.
     pub applied: watch::Sender<()>,
@@ -153,7 +153,7 @@ impl PlacedService {
             disk,
             runtime,
         } = parts;
-        let place = Arc::new(CopyPlace { root, disk, cache: Arc::new(BlockCache::new(CACHE_BYTES)) });
+        let place = Arc::new(IndexDirectory { root, disk, cache: Arc::new(BlockCache::new(CACHE_BYTES)) });
         let run = unix_time().as_micros() as u64;
         let service = Arc::new(PlacedService {
             copies: Mutex::new(NodeCopies::new(Arc::clone(&place), cluster.own(), run)),

@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 
 use super::super::IndexDefinition;
-use super::cluster::{OwnStandings, PlacedCluster};
+use super::cluster::{OwnedReplicas, PlacedCluster};
 use super::message::{FedKeys, KeyedRead, PlacedAnswer, PlacedQuestion};
 use super::pages;
 use crate::Error;
@@ -66,8 +66,8 @@ pub(super) struct PlacedSource {
     /// Types of the documents of all placed indexes.
     types: RwLock<BTreeSet<String>>,
     inner: Mutex<SourceInner>,
-    /// Held from a look at the standings of buckets until the feed has them.
-    standing: Mutex<()>,
+    /// Held from a report on buckets until the feed has them.
+    reporting: Mutex<()>,
     /// Wakes those that send batches.
     arrived: watch::Sender<()>,
     reads: Arc<Semaphore>,
@@ -97,7 +97,7 @@ struct SourceInner {
     asked: BTreeMap<NodeKey, BTreeSet<u64>>,
     /// Followers that have a task which sends them batches.
     served: BTreeSet<NodeKey>,
-    /// Changes of buckets of the store that are under way, with the buckets of the state that they began
+    /// Changes of buckets of the store that are in progress, with the buckets of the state that they began
     /// with.
     changing: Vec<(Vec<BucketId>, Vec<BucketId>)>,
     /// True if pages were read since the last closing.
@@ -171,7 +171,7 @@ impl PlacedSource {
             store: store.clone(),
             types: RwLock::default(),
             inner: Mutex::new(inner),
-            standing: Mutex::default(),
+            reporting: Mutex::default(),
             arrived: watch::Sender::new(()),
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
             waiting_reads: Arc::new(Semaphore::new(READS_WAITING)),
@@ -218,18 +218,18 @@ impl PlacedSource {
         }
     }
 
-    /// Standings of the buckets that the node owns; `None` if they are not known now.
-    pub fn standings(&self, cluster: &dyn PlacedCluster) -> Option<OwnStandings> {
+    /// Report on the buckets that the node owns; `None` if they are not known now.
+    pub fn owned_replicas(&self, cluster: &dyn PlacedCluster) -> Option<OwnedReplicas> {
         let now = clock(&self.store);
-        let beginning = self.inner.lock().feed.begin_look(now);
-        cluster.standings(beginning)
+        let start = self.inner.lock().feed.begin_report(now);
+        cluster.owned_replicas(start)
     }
 
-    /// Looks at the standings of the buckets that the node owns; `false` if they are not known now.
+    /// Reports on the buckets that the node owns; `false` if they are not known now.
     fn refresh(&self, cluster: &dyn PlacedCluster) -> bool {
-        let _one_at_a_time = self.standing.lock();
-        let Some(standings) = self.standings(cluster) else { return false };
-        self.inner.lock().stand(standings, cluster.own(), clock(&self.store));
+        let _one_at_a_time = self.reporting.lock();
+        let Some(owned) = self.owned_replicas(cluster) else { return false };
+        self.inner.lock().adopt_report(owned, cluster.own(), clock(&self.store));
         true
     }
 
@@ -344,10 +344,10 @@ impl PlacedSource {
     pub fn position(&self, cluster: &dyn PlacedCluster, follower: NodeKey) -> Result<OwnerPosition, Error> {
         let unknown = || Error::Unsettled("the owner does not know yet who has the documents".to_owned());
         let position = {
-            let _one_at_a_time = self.standing.lock();
-            let standings = self.standings(cluster).ok_or_else(unknown)?;
+            let _one_at_a_time = self.reporting.lock();
+            let owned = self.owned_replicas(cluster).ok_or_else(unknown)?;
             let mut inner = self.inner.lock();
-            inner.stand(standings, cluster.own(), clock(&self.store));
+            inner.adopt_report(owned, cluster.own(), clock(&self.store));
             inner.feed.position(follower)
         };
         // No other owner may have come between.
@@ -371,7 +371,7 @@ impl PlacedSource {
                 return;
             }
         }
-        // A write may have been given up since an earlier look.
+        // A write may have been given up since an earlier report.
         let is_known = self.refresh(&**cluster);
         let (version, has_read) = {
             let inner = self.inner.lock();
@@ -477,11 +477,11 @@ impl PlacedSource {
 }
 
 impl SourceInner {
-    fn stand(&mut self, standings: OwnStandings, own: NodeKey, now: Timestamp) {
-        let OwnStandings { state, look } = standings;
+    fn adopt_report(&mut self, owned: OwnedReplicas, own: NodeKey, now: Timestamp) {
+        let OwnedReplicas { state, report } = owned;
         let adopted =
             AdoptedState { version: state.version().number(), serves: state.node_state(own).serves() };
-        if self.feed.adopt(adopted, &look, now) {
+        if self.feed.adopt(adopted, &report, now) {
             self.state = Some(state);
         }
     }
@@ -582,7 +582,7 @@ impl CommitFollower for PlacedSource {
         let begun = inner.changing.iter().position(|(begun, _)| begun == buckets);
         let begun = begun.map(|begun| inner.changing.swap_remove(begun).1).unwrap_or_default();
         // The state may have divided the buckets meanwhile: the change of those that came so begins and ends
-        // here, beside others that are under way in them.
+        // here, beside others that are in flight in them.
         let mut of_state = inner.overlapping(buckets);
         of_state.retain(|bucket| !begun.contains(bucket));
         inner.feed.changing(&of_state, now);

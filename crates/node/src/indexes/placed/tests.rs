@@ -19,7 +19,7 @@ use millrace_document::{
     Document, DocumentGroup, DocumentId, DocumentValue, DocumentVersion, DropScope, DroppedScope, Timestamp,
 };
 use millrace_env::{Disk, RealDisk};
-use millrace_index_feed::{FollowRequest, FollowSession, LookBeginning, OwnerLook};
+use millrace_index_feed::{FollowRequest, FollowSession, OwnerReport, ReportStart};
 use millrace_index_placement::{
     IndexNode, PlacedCopy, PlacementCommand, PlacementSituation, PlacementTable, SliceId, WantedIndex, plan,
 };
@@ -31,7 +31,7 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::cluster::{OwnStandings, PlacedCluster};
+use super::cluster::{OwnedReplicas, PlacedCluster};
 use super::message::{CopyScan, CopyScanned, PlacedAnswer, PlacedQuestion};
 use super::reports::PlacementReporter;
 use super::service::{KnownDefinitions, PlacedService, PlacedServiceParts};
@@ -88,7 +88,7 @@ fn wanted() -> Vec<WantedIndex> {
 
 /// Kinds of questions that are counted.
 #[derive(Default)]
-struct AskedQuestions {
+struct QuestionCounts {
     parcels: AtomicUsize,
     reads: AtomicUsize,
 }
@@ -101,7 +101,7 @@ struct PlacedTestCluster {
     nodes: Mutex<BTreeMap<NodeKey, Arc<TestNode>>>,
     /// Nodes that no other reaches.
     cut_off: Mutex<BTreeSet<NodeKey>>,
-    asked: AskedQuestions,
+    asked: QuestionCounts,
 }
 
 struct TestNode {
@@ -126,12 +126,12 @@ impl PlacedCluster for PlacedTestMember {
         Some(Arc::clone(&self.cluster.upgrade()?.state.lock()))
     }
 
-    fn standings(&self, beginning: LookBeginning) -> Option<OwnStandings> {
+    fn owned_replicas(&self, start: ReportStart) -> Option<OwnedReplicas> {
         let state = self.state()?;
         let owned = state.buckets().filter(|bucket| state.owner(*bucket) == Some(self.own));
         let owned: Vec<_> = owned.map(|bucket| (bucket, Some(true))).collect();
-        let look = OwnerLook::new(beginning, &BTreeMap::new(), owned)?;
-        Some(OwnStandings { state, look })
+        let report = OwnerReport::new(start, &BTreeMap::new(), owned)?;
+        Some(OwnedReplicas { state, report })
     }
 
     fn confirms(&self, version: u64) -> bool {
@@ -231,7 +231,7 @@ impl PlacedTestCluster {
             table: watch::Sender::new(Some(Arc::default())),
             nodes: Mutex::default(),
             cut_off: Mutex::default(),
-            asked: AskedQuestions::default(),
+            asked: QuestionCounts::default(),
         });
         (0..nodes).for_each(|key| cluster.add(NodeKey(key)));
         cluster
@@ -254,7 +254,7 @@ impl PlacedTestCluster {
         let node = Arc::clone(&self.nodes.lock()[&key]);
         let former = node.service();
         former.stop();
-        // Work that is under way ends before the files are opened again: it holds the service.
+        // Work in progress ends before the files are opened again: it holds the service.
         wait("the end of its work", async || Arc::strong_count(&former) <= 2).await;
         *node.service.lock() = TestNode::start(self, key, &node.directory, &node.store);
     }
@@ -565,7 +565,7 @@ fn a_node_that_may_have_been_away_has_its_buckets_read_again() {
         let service = Arc::clone(&cluster.nodes.lock()[&NodeKey(0)]).service();
         let look = || {
             let position = service.source.position(&*service.cluster, NodeKey(1));
-            position.expect("the standings of its buckets are known");
+            position.expect("the states of its replicas are known");
             service.source.disorder(millrace_bucket::BucketId::new(BITS, 0))
         };
         let first = look();

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use millrace_bucket::{BucketId, reversed_location};
 use millrace_cluster::{ClusterState, NodeKey};
 use millrace_document::Timestamp;
-use millrace_index_feed::{BucketStanding, FeedRead, FeedReadScope, FollowSession};
+use millrace_index_feed::{FeedRead, FeedReadScope, FollowSession, OwnedReplicaState};
 use millrace_index_placement::{PlacedCopy, SliceId};
 
 use super::super::service::document_id;
 use super::super::{IndexDefinition, IndexDifferences};
 use super::PlacedIndexes;
-use super::cluster::OwnStandings;
+use super::cluster::OwnedReplicas;
 use super::kept::BucketPart;
 use super::message::{CopyRecords, OwnedDocuments, PlacedAnswer, PlacedQuestion};
 use super::pages::{self, slice_bucket};
@@ -105,12 +105,13 @@ impl PlacedService {
         slices: &[ComparedSlice],
     ) -> Result<IndexDifferences, Error> {
         let unknown = || Error::Unsettled("this node does not know yet what it owns".to_owned());
-        let OwnStandings { state, look } = self.source.standings(&*self.cluster).ok_or_else(unknown)?;
+        let OwnedReplicas { state, report } =
+            self.source.owned_replicas(&*self.cluster).ok_or_else(unknown)?;
         let source = DocumentSource::Own { definition: Arc::clone(definition), state: Arc::clone(&state) };
         let mut differences = IndexDifferences::default();
-        for (bucket, standing) in look.standings() {
+        for (bucket, replica) in report.replicas() {
             let bucket = *bucket;
-            if *standing == BucketStanding::Incomplete {
+            if *replica == OwnedReplicaState::Incomplete {
                 // Its documents are not known here.
                 continue;
             }
@@ -249,14 +250,14 @@ impl PlacedService {
     pub async fn owned_documents(&self, asked: OwnedDocuments) -> Result<PlacedAnswer, Error> {
         let OwnedDocuments { bucket, definition, scope } = asked;
         let lacks = || Error::Unsettled(format!("this node does not have all of bucket {bucket} now"));
-        let standings = self.source.standings(&*self.cluster).ok_or_else(lacks)?;
-        let standing = standings.look.standings().get(&bucket);
-        if standing.is_none_or(|standing| *standing == BucketStanding::Incomplete) {
+        let owned = self.source.owned_replicas(&*self.cluster).ok_or_else(lacks)?;
+        let replica = owned.report.replicas().get(&bucket);
+        if replica.is_none_or(|replica| *replica == OwnedReplicaState::Incomplete) {
             return Err(lacks());
         }
         let unknown = || Error::Unsettled("this node does not know the index yet".to_owned());
         let definition = self.definitions.get(definition).ok_or_else(unknown)?;
-        let (documents, until) = self.content(&definition, &standings.state, bucket, scope).await?;
+        let (documents, until) = self.content(&definition, &owned.state, bucket, scope).await?;
         Ok(PlacedAnswer::Documents { documents: documents.into_iter().collect(), until })
     }
 

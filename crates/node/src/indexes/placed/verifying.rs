@@ -66,7 +66,7 @@ fn now_ms() -> u64 {
 }
 
 impl PlacedService {
-    /// Begins the verification of a copy for which it is time, unless one is under way.
+    /// Begins the verification of a copy for which it is time, unless one is in progress.
     pub fn verify_due(self: &Arc<Self>) {
         let Some(interval) = self.settings().verify_interval() else { return };
         let Ok(turn) = Arc::clone(&self.verifying).try_lock_owned() else { return };

@@ -41,7 +41,7 @@ struct SimulatedTask {
 /// Threads under a virtual clock.
 struct TurnSimulation {
     turns: TurnScheduler<SimulatedTask>,
-    places: usize,
+    slots: usize,
     now: Duration,
     /// End of its quantum or its work; its flow and name; the time since which it has run.
     running: Vec<(Duration, FlowIndex, SimulatedTask, Duration)>,
@@ -52,10 +52,10 @@ struct TurnSimulation {
 }
 
 impl TurnSimulation {
-    fn new(places: usize) -> Self {
+    fn new(slots: usize) -> Self {
         TurnSimulation {
             turns: scheduler(10_000, 100_000),
-            places,
+            slots,
             now: Duration::ZERO,
             running: Vec::new(),
             used: BTreeMap::new(),
@@ -70,7 +70,7 @@ impl TurnSimulation {
     }
 
     fn grant(&mut self) {
-        while self.running.len() < self.places
+        while self.running.len() < self.slots
             && let Some(FlowTurn { flow, mut work }) = self.turns.next(false)
         {
             if !work.begun {
@@ -300,15 +300,15 @@ proptest! {
     #[test]
     fn busy_flows_get_equal_shares(
         costs in proptest::collection::vec(proptest::collection::vec(100u64..70_000, 1..5), 2..6),
-        places in 1usize..4,
+        slots in 1usize..4,
     ) {
-        let mut simulation = TurnSimulation::new(places);
+        let mut simulation = TurnSimulation::new(slots);
         let names: Vec<String> = (0..costs.len()).map(|number| format!("flow{number}")).collect();
         let mut pushed = vec![0usize; costs.len()];
         while simulation.now < millis(600) {
             for (at, name) in names.iter().enumerate() {
                 let waits = simulation.turns.indexes.get(&flow(name)).map_or(0, |at| simulation.turns.flow(*at).waiting());
-                for _ in waits..places + 1 {
+                for _ in waits..slots + 1 {
                     let cost = costs[at][pushed[at] % costs[at].len()];
                     simulation.push(name, MICROSECOND * cost as u32);
                     pushed[at] += 1;
@@ -318,8 +318,8 @@ proptest! {
         }
         let used: Vec<Duration> = names.iter().map(|name| simulation.used(name)).collect();
         let (min, max) = (used.iter().min().expect("two"), used.iter().max().expect("two"));
-        let slack = QUANTUM * (2 * places as u32 + 2);
-        prop_assert!(*max - *min <= slack, "{used:?} with {places} places");
+        let slack = QUANTUM * (2 * slots as u32 + 2);
+        prop_assert!(*max - *min <= slack, "{used:?} with {slots} slots");
     }
 
     /// Nothing is lost or doubled, order within a flow is kept, bounds hold, and nothing stays behind.

@@ -4,14 +4,19 @@ use std::sync::atomic::AtomicBool;
 use millrace_bucket::{DocumentSortKey, NodeKey};
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_env::{DiskOperation, ObservedDisk, RealDisk};
+use millrace_index::BlockCache;
 use millrace_index_feed::SourceRun;
 use millrace_index_placement::PlacementTable;
 
 use super::super::copies::NodeCopies;
 use super::*;
 
-fn place(root: &Path) -> CopyPlace {
-    CopyPlace { root: root.to_owned(), disk: Arc::new(RealDisk), cache: Arc::new(BlockCache::new(1 << 20)) }
+fn place(root: &Path) -> IndexDirectory {
+    IndexDirectory {
+        root: root.to_owned(),
+        disk: Arc::new(RealDisk),
+        cache: Arc::new(BlockCache::new(1 << 20)),
+    }
 }
 
 fn definition() -> KeptDefinition {
@@ -142,7 +147,7 @@ fn files_that_could_not_be_removed_are_removed_later() {
         }
     };
     let disk = Arc::new(ObservedDisk::new(Arc::new(RealDisk), Arc::new(observe)));
-    let place = Arc::new(CopyPlace { disk, ..place(directory.path()) });
+    let place = Arc::new(IndexDirectory { disk, ..place(directory.path()) });
     let (copy, marks) = place.open(CopyId(4), &definition()).expect("it opens");
     copy.flush(&marks).expect("written");
     drop(copy);

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use millrace_document::{Document, DocumentId, DocumentValue, DocumentVersion};
 use millrace_index_feed::{
-    BatchReceipt, FeedChange, FeedRead, FeedReadScope, FollowSession, OwnerLook, PageContent,
+    BatchReceipt, FeedChange, FeedRead, FeedReadScope, FollowSession, OwnerReport, PageContent,
 };
 use millrace_indexing::DocumentColumns;
 use millrace_schema::PackageFindings;
@@ -53,9 +53,9 @@ impl FollowedSource {
         let passed = source.pass(&definitions);
         source.adopt(&definitions, passed);
         let mut inner = source.inner.lock();
-        let beginning = inner.feed.begin_look(Timestamp(newest));
-        let look = OwnerLook::new(beginning, &BTreeMap::new(), [(bucket, Some(true))]).expect("it is known");
-        inner.feed.adopt(AdoptedState { version: 1, serves: true }, &look, Timestamp(newest));
+        let start = inner.feed.begin_report(Timestamp(newest));
+        let report = OwnerReport::new(start, &BTreeMap::new(), [(bucket, Some(true))]).expect("it is known");
+        inner.feed.adopt(AdoptedState { version: 1, serves: true }, &report, Timestamp(newest));
         inner.state = Some(state);
         let request = FollowRequest {
             session: SESSION,

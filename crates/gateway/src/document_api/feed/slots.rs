@@ -1,4 +1,4 @@
-//! Places of streams that are under way, and the clients that have them: streams of `/feed/v1` and of
+//! Slots of streams that are in flight, and the clients that have them: streams of `/feed/v1` and of
 //! `_bulk/stream`, with the memory that each may take.
 
 use std::collections::BTreeMap;
@@ -91,19 +91,19 @@ impl Sum for StreamUse {
 /// Streams of each client, in this process.
 static CLIENTS: Mutex<BTreeMap<WriterId, StreamUse>> = Mutex::new(BTreeMap::new());
 
-/// Streams of other nodes. They have places of their own: streams of clients wait for them, and they wait for
+/// Streams of other nodes. They have slots of their own: streams of clients wait for them, and they wait for
 /// none.
 static NODES: Mutex<BTreeMap<WriterId, StreamUse>> = Mutex::new(BTreeMap::new());
 
-/// Place of a stream among those that may be under way.
-pub(crate) struct StreamPlace {
+/// Slot of a stream among those that may be in flight.
+pub(crate) struct StreamSlot {
     taken: &'static Mutex<BTreeMap<WriterId, StreamUse>>,
     writer: WriterId,
     own: StreamUse,
 }
 
-impl StreamPlace {
-    /// Takes a place for a stream of a client, or of another node.
+impl StreamSlot {
+    /// Takes a slot for a stream of a client, or of another node.
     ///
     /// # Errors
     /// [`Error::TooManyStreams`]: all are taken, or a client has as many, or as much memory, as it would
@@ -125,12 +125,12 @@ impl StreamPlace {
             return Err(Error::TooManyStreams { max: number, bytes });
         }
         taken.insert(writer, own.and(wanted));
-        Ok(StreamPlace { taken: streams, writer, own: wanted })
+        Ok(StreamSlot { taken: streams, writer, own: wanted })
     }
 }
 
 /// True if a client that has `own` gets what it wants beside all that is `taken`. It gets at most as much as
-/// it leaves free, so that there is a place for a client that comes later; nodes relay for many clients, and
+/// it leaves free, so that there is a slot for a client that comes later; nodes relay for many clients, and
 /// share all of them. A stream that is alone is admitted however little memory there is.
 fn admits(own: StreamUse, taken: StreamUse, wanted: StreamUse, limit: StreamUse, is_client: bool) -> bool {
     let free = limit.without(taken);
@@ -142,7 +142,7 @@ fn admits(own: StreamUse, taken: StreamUse, wanted: StreamUse, limit: StreamUse,
     taken.streams == 0 || needed.fits(free)
 }
 
-impl Drop for StreamPlace {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut taken = self.taken.lock();
         if let Some(left) = taken.get_mut(&self.writer) {
@@ -161,7 +161,7 @@ mod tests {
 
     const MB: usize = 1 << 20;
 
-    /// Streams of clients that try to take a place one after another, each for so many bytes, until none gets
+    /// Streams of clients that try to take a slot one after another, each for so many bytes, until none gets
     /// one.
     fn shares(limit: StreamUse, clients: &[usize]) -> Vec<usize> {
         let mut own = vec![StreamUse::default(); clients.len()];
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_leaves_places_to_others() {
+    fn a_client_leaves_slots_to_others() {
         let limit = |streams| StreamUse { streams, threads: 4, bytes: 1000 * MB };
         assert_eq!(shares(limit(256), &[0]), [128]);
         assert_eq!(shares(limit(32), &[0]), [16]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_with_threads_leave_places_to_those_without() {
+    fn streams_with_threads_leave_slots_to_those_without() {
         let limit = StreamUse { streams: 8, threads: 4, bytes: MB };
         let [feed, bulks] = [StreamUse::of_feed(0), StreamUse::of_bulks(0)];
         let admits = |own, taken, wanted| super::admits(own, taken, wanted, limit, true);
@@ -222,10 +222,10 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_given_back_with_its_memory() {
+    fn a_slot_is_given_back_with_its_memory() {
         let [one, other] = [WriterId(u64::MAX), WriterId(u64::MAX - 1)];
         let take = |writer, bytes| {
-            StreamPlace::take(&ForwardKind::Share, writer, StreamUse::of_feed(bytes), 4 * 10 * MB)
+            StreamSlot::take(&ForwardKind::Share, writer, StreamUse::of_feed(bytes), 4 * 10 * MB)
         };
         let first = take(one, 6 * MB).expect("all is free");
         let refused = take(other, 6 * MB).err().expect("4 MB are free");

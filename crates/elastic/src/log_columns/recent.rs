@@ -22,9 +22,9 @@ type TimedColumns = Vec<(Arc<LogColumnName>, u64)>;
 
 /// Columns that were read, by the ids of their indexes.
 #[derive(Default)]
-pub(super) struct ReadLately(Mutex<HashMap<String, TimedColumns>>);
+pub(super) struct RecentColumns(Mutex<HashMap<String, TimedColumns>>);
 
-impl ReadLately {
+impl RecentColumns {
     /// Notes that a search of an index reads columns now.
     pub(super) fn note<'n>(
         &self,
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn columns_that_were_read_last_are_known() {
-        let read = ReadLately::default();
+        let read = RecentColumns::default();
         assert!(read.is_empty(0));
         let names: Vec<Arc<LogColumnName>> = (0..COLUMNS_MAX + 8).map(name).collect();
         for (at, name) in names.iter().enumerate() {

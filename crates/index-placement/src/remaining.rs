@@ -1,18 +1,18 @@
 use crate::draft::PlacementDraft;
 use crate::{CopyId, PlacedCopy, PlacementSituation, PlacementTable};
 
-/// Work that is left of a rebalance.
+/// Work that remains of a rebalance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RebalanceLeft {
-    /// Number of moves that are under way or still to begin.
+pub struct RemainingRebalance {
+    /// Number of moves that are in progress or still to begin.
     pub moves: u64,
     /// Bytes that are still to arrive, as far as nodes have reported sizes.
     pub bytes: u64,
 }
 
-/// The work that is left of the rebalance under way; nothing if none is.
-pub fn rebalance_left(table: &PlacementTable, situation: &PlacementSituation<'_>) -> RebalanceLeft {
-    let mut left = RebalanceLeft::default();
+/// The work that is left of the rebalance in progress; nothing if none is.
+pub fn rebalance_left(table: &PlacementTable, situation: &PlacementSituation<'_>) -> RemainingRebalance {
+    let mut left = RemainingRebalance::default();
     if table.rebalance.is_none() {
         return left;
     }

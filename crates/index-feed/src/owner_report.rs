@@ -1,4 +1,4 @@
-//! Standings of the buckets of an owner: how much of what all replicas should have they have.
+//! Report of an owner on its buckets: how much of what all replicas should have they have.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use millrace_document::Timestamp;
 
 use crate::MARGIN_US;
 
-/// Standing of the replica of a bucket at its owner.
+/// State of the replica of a bucket at its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum BucketStanding {
+pub enum OwnedReplicaState {
     /// It may lack versions that were acknowledged, or that any other replica has.
     Incomplete,
     /// It has everything that was acknowledged; others may lack a write that is in flight, and that a closing
@@ -19,32 +19,32 @@ pub enum BucketStanding {
     Settled,
 }
 
-/// Beginning of a look of a node at the buckets that it owns.
+/// Start of a report of a node on the buckets that it owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LookBeginning {
+pub struct ReportStart {
     /// Reading of the clock that timestamps of writes come from.
     pub(crate) at: Timestamp,
     /// Number of disturbances that the feed had counted.
     pub(crate) disturbances: u64,
 }
 
-impl LookBeginning {
-    /// Time from before which versions are complete by the look. Writes that begin after it are later.
+impl ReportStart {
+    /// Time from before which versions are complete by the report. Writes that begin after it are later.
     pub(crate) fn closing(self) -> Timestamp {
         Timestamp(self.at.0.saturating_sub(MARGIN_US))
     }
 }
 
-/// Look of a node at the buckets that it owns by a cluster state.
+/// Report of a node on the buckets that it owns by a cluster state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnerLook {
-    pub(crate) beginning: LookBeginning,
-    pub(crate) standings: BTreeMap<BucketId, BucketStanding>,
+pub struct OwnerReport {
+    pub(crate) start: ReportStart,
+    pub(crate) replicas: BTreeMap<BucketId, OwnedReplicaState>,
 }
 
-impl OwnerLook {
+impl OwnerReport {
     /// Judges the owned buckets; `None` if nothing is known now of any of them. What is passed is read in
-    /// this order, after the beginning:
+    /// this order, after the start:
     ///
     /// - `oldest_writes`: times of the oldest writes that a replica may lack, by bucket: of those that the
     ///   node brings to replicas; 0 for a drop, which concerns versions of any time, and where replicas may
@@ -55,28 +55,28 @@ impl OwnerLook {
     ///   differ, until the replicas were found equal when no message of that write could arrive any more.
     ///   `None` for a bucket of which it is not known now.
     pub fn new(
-        beginning: LookBeginning,
+        start: ReportStart,
         oldest_writes: &BTreeMap<BucketId, Timestamp>,
         owned: impl IntoIterator<Item = (BucketId, Option<bool>)>,
     ) -> Option<Self> {
         let mut is_any_known = false;
         let judged = owned.into_iter().map(|(bucket, has_all)| {
             is_any_known |= has_all.is_some();
-            let is_late = oldest_writes.get(&bucket).is_some_and(|oldest| *oldest < beginning.closing());
-            let standing = match (has_all, is_late) {
-                (None | Some(false), _) => BucketStanding::Incomplete,
+            let is_late = oldest_writes.get(&bucket).is_some_and(|oldest| *oldest < start.closing());
+            let replica = match (has_all, is_late) {
+                (None | Some(false), _) => OwnedReplicaState::Incomplete,
                 // Other replicas may not have the write yet.
-                (Some(true), true) => BucketStanding::Whole,
-                (Some(true), false) => BucketStanding::Settled,
+                (Some(true), true) => OwnedReplicaState::Whole,
+                (Some(true), false) => OwnedReplicaState::Settled,
             };
-            (bucket, standing)
+            (bucket, replica)
         });
-        let standings: BTreeMap<BucketId, BucketStanding> = judged.collect();
-        (is_any_known || standings.is_empty()).then_some(OwnerLook { beginning, standings })
+        let replicas: BTreeMap<BucketId, OwnedReplicaState> = judged.collect();
+        (is_any_known || replicas.is_empty()).then_some(OwnerReport { start, replicas })
     }
 
-    /// Standings of the buckets.
-    pub fn standings(&self) -> &BTreeMap<BucketId, BucketStanding> {
-        &self.standings
+    /// States of the replicas, by bucket.
+    pub fn replicas(&self) -> &BTreeMap<BucketId, OwnedReplicaState> {
+        &self.replicas
     }
 }
