@@ -73,7 +73,7 @@ pub use self::route::{
     AccessKind, RETRY_PAUSE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, forward_request,
 };
 pub use self::snapshots::{
-    GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion,
+    GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotQuestion, SnapshotStats, SnapshotVersion,
     SnapshotVersionPage, own_snapshots, snapshots_at, snapshots_of_all,
 };
 pub(crate) use self::waits::BlockingWaits;

@@ -81,7 +81,7 @@ async fn is_empty(overview: &ClusterOverview, name: &str) -> bool {
     if node.state != "retired" {
         return false;
     }
-    node.figures().await.is_ok_and(|figures| figures.buckets.replicas == 0)
+    node.stats().await.is_ok_and(|stats| stats.buckets.replicas == 0)
 }
 
 /// Shows the cluster, or waits for it.

@@ -98,7 +98,7 @@ struct ByteLedger {
 }
 
 /// The state of a ledger, for metrics.
-pub(crate) struct BudgetFigures {
+pub(crate) struct LedgerStats {
     /// Reserved bytes.
     pub(crate) reserved: usize,
     /// Number of requests that wait for room.
@@ -121,8 +121,8 @@ impl ByteLedger {
         }
     }
 
-    fn figures(&self) -> BudgetFigures {
-        BudgetFigures {
+    fn stats(&self) -> LedgerStats {
+        LedgerStats {
             reserved: self.reserved.load(Ordering::Relaxed),
             waiting: self.waiting.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
@@ -220,18 +220,18 @@ impl RequestBudget {
     }
 
     /// State of the bytes of bodies.
-    pub(crate) fn of_bodies(&self) -> BudgetFigures {
-        self.bodies.figures()
+    pub(crate) fn of_bodies(&self) -> LedgerStats {
+        self.bodies.stats()
     }
 
     /// State of the bytes of work.
-    pub(crate) fn of_work(&self) -> BudgetFigures {
-        self.work.figures()
+    pub(crate) fn of_work(&self) -> LedgerStats {
+        self.work.stats()
     }
 
     /// State of the bytes of answers.
-    pub(crate) fn of_answers(&self) -> BudgetFigures {
-        self.answers.figures()
+    pub(crate) fn of_answers(&self) -> LedgerStats {
+        self.answers.stats()
     }
 
     /// Reserves the memory for unpacking an application package of up to `bytes` bytes: the room of the
