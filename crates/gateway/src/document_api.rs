@@ -179,7 +179,7 @@ impl DocumentCall {
     fn body_bounds(&self) -> BodyBounds {
         let bounds = self.node.body_bounds();
         BodyBounds {
-            patience: bounds.patience.min(self.timeout),
+            timeout: bounds.timeout.min(self.timeout),
             is_reserved: self.body_is_reserved,
             is_question: self.hop != ForwardKind::Client,
             ..bounds

@@ -182,7 +182,7 @@ pub enum Error {
     /// The body arrives too slowly.
     #[error(
         "the request body came too slowly: {received} bytes while the server waited for {waited:.1?}; send it faster, or raise \
-         body-patience-s or the request's timeout"
+         body-timeout-s or the request's timeout"
     )]
     SlowBody {
         /// Bytes received.

@@ -380,7 +380,7 @@ mod tests {
             bodies: 0,
             work: 0,
             answers: 1000,
-            patience: Duration::ZERO,
+            wait_max: Duration::ZERO,
             return_memory: || {},
         };
         let budget = RequestBudget::new(bounds);
