@@ -222,11 +222,11 @@ pub struct OwnRun {
 /// The relation of a node to a cluster.
 #[derive(Clone, Copy)]
 pub enum NodeCluster<'a> {
-    /// It runs alone.
+    /// Running alone.
     Alone,
-    /// It is a member, and has no part yet: the cluster state does not have this run of its process.
+    /// A member without a part yet: the cluster state does not have this run of its process.
     Joining(&'a Arc<dyn ClusterMember>),
-    /// It has its part.
+    /// A member with its part.
     Joined(&'a Arc<dyn ClusterMember>, &'a Arc<dyn ClusterView>),
 }
 

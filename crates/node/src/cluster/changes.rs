@@ -59,7 +59,7 @@ pub struct ConditionalChange {
 /// Condition on the stored version of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoredCondition {
-    /// It always holds.
+    /// No condition.
     Any,
     /// No document is stored.
     Absent,

@@ -145,11 +145,11 @@ pub struct SentVersion {
 /// Outcome of the write of a document on another node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SentOutcome {
-    /// It is durable.
+    /// Durable.
     Written,
-    /// It was to be written as a new document, and there is one.
+    /// Refused: it was to be a new document, and there is one.
     Exists,
-    /// It failed.
+    /// Failed.
     Failed(SentFailure, String),
 }
 

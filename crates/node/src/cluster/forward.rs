@@ -23,9 +23,9 @@ use crate::search::QueryObserver;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplicaCompleteness {
-    /// It has all of them.
+    /// Complete.
     Yes,
-    /// No serving node is known to have more.
+    /// As complete as any serving node that is known.
     Perhaps,
 }
 
@@ -34,7 +34,7 @@ pub enum ReplicaCompleteness {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ForwardKind {
-    /// It came from a client. Not forwarded.
+    /// From a client; not forwarded.
     #[serde(skip)]
     Client,
     /// It was forwarded to the owner of the documents by a node that may be near some replica: to be answered
@@ -44,7 +44,7 @@ pub enum ForwardKind {
     /// that node has. Optionally restricted to one bucket, as of this version of the cluster state: another
     /// version may have divided it.
     Reader(ReplicaCompleteness, Option<(BucketId, ClusterVersion)>),
-    /// It asks for a share of a query: the body names the buckets.
+    /// For a share of a query: the body names the buckets.
     Share,
 }
 

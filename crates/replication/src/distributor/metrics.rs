@@ -86,9 +86,9 @@ pub struct OperationView {
 /// Progress of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationProgress {
-    /// It waits until its nodes have capacity.
+    /// Waiting until its nodes have capacity.
     Pending,
-    /// It failed, and waits for a retry.
+    /// Failed, and waiting for a retry.
     Delayed,
     /// Replicas are being created.
     Creating,

@@ -100,7 +100,7 @@ pub struct KeyedRead {
 /// Answer to a [`PlacedQuestion`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum PlacedAnswer {
-    /// It is, or will be, done.
+    /// Done, or to be done.
     Taken,
     /// The session has ended.
     Cut(FeedCut),

@@ -33,7 +33,7 @@ const TURN: Duration = Duration::from_millis(200);
 
 /// Error of an attempt to import.
 enum AttemptError {
-    /// It may succeed later.
+    /// A passing error: another attempt may succeed.
     Again(String),
     /// The copy cannot be had by file.
     Refused(String),

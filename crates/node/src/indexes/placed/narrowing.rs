@@ -118,7 +118,7 @@ pub(super) struct FirstEntries {
 pub(super) enum ScannedSlices {
     /// All of them, and the buckets of which some may be missing.
     Entries(ScannedEntries, Vec<BucketId>),
-    /// There are more than the query may have.
+    /// More than the query may have.
     TooMany,
 }
 
