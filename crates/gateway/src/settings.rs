@@ -98,7 +98,7 @@ pub struct RequestLimits {
     pub body_timeout: Duration,
     /// Minimum rate of a body, in bytes a second.
     pub body_rate_min: usize,
-    /// Maximum memory of the elements of all collections of a document, beside their text, in bytes.
+    /// Maximum memory of the elements of all collections of a document, without their text, in bytes.
     pub element_bytes_max: usize,
     /// Maximum size of the text of a query that is split into words, in bytes.
     pub query_text_bytes_max: usize,

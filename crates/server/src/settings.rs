@@ -152,8 +152,8 @@ pub struct ServeArguments {
     /// [default: 1024].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_BODY_RATE_MIN")]
     pub body_rate_min: Option<usize>,
-    /// Maximum memory in bytes of the elements of a document's collections, beside their text; about 88 bytes
-    /// for each [default: 33554432].
+    /// Maximum memory in bytes of the elements of a document's collections, without their text; about 88
+    /// bytes for each [default: 33554432].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_ELEMENT_BYTES_MAX")]
     pub element_bytes_max: Option<usize>,
     /// Maximum bytes of the text of a query that is split into words [default: 131072].
