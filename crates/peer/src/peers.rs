@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::complaints::RejectedPeerLog;
 use crate::greeting::{PeerAddress, PeerChannel};
 use crate::protocol::ConnectionProtocol;
-use crate::stream::{Halves, PeerStream};
+use crate::stream::{PeerStream, StreamHalves};
 use crate::{Error, MESSAGE_BYTES_MAX, codec};
 
 /// Callback with the answer; `None` if none will arrive.
@@ -159,7 +159,7 @@ async fn lose_for(pause: Duration, queue: &mut mpsc::Receiver<OutgoingFrame>) {
     let _ = timeout(pause, lose).await;
 }
 
-async fn connect(peer: &PeerAddress, trust: Option<&NodeTrust>) -> io::Result<Halves> {
+async fn connect(peer: &PeerAddress, trust: Option<&NodeTrust>) -> io::Result<StreamHalves> {
     let connecting = async {
         let (reading, mut writing) = PeerStream::connect(&peer.address, trust).await?.split();
         writing.write_all(&peer.greeting(PeerChannel::Requests)).await?;

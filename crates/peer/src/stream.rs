@@ -19,7 +19,7 @@ pub(crate) enum PeerStream {
 }
 
 /// The two directions of a connection.
-pub(crate) type Halves = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
+pub(crate) type StreamHalves = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 impl PeerStream {
     /// Connects to the node at `address`; with `trust`, only to a trusted one.
@@ -44,7 +44,7 @@ impl PeerStream {
         }
     }
 
-    pub(crate) fn split(self) -> Halves {
+    pub(crate) fn split(self) -> StreamHalves {
         match self {
             PeerStream::Plain(stream) => {
                 let (reading, writing) = stream.into_split();
