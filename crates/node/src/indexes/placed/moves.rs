@@ -28,7 +28,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Parcels of an import that are on their way at a time: some come while others are written.
 const PARCELS: usize = 8;
 
-/// Interval at which an import looks for a place among those that may run.
+/// Interval at which an import looks for a slot among those that may run.
 const TURN: Duration = Duration::from_millis(200);
 
 /// Error of an attempt to import.
