@@ -306,7 +306,7 @@ pub trait ClusterMember: Send + Sync + 'static {
     fn placement(&self) -> PlacementOverview;
 
     /// Passes a request about placed indexes to the leader, and waits for its answer.
-    fn ask_leader(&self, request: PlacementRequest, patience: Duration) -> LeaderAnswer<'_>;
+    fn ask_leader(&self, request: PlacementRequest, timeout: Duration) -> LeaderAnswer<'_>;
 
     /// Gauges of the membership, for requests for metrics.
     fn gauges(&self) -> Vec<MetricGauge>;

@@ -453,7 +453,7 @@ impl PlacedService {
                     from: None,
                     limit: scan.page as u64,
                     count: scan.count,
-                    patience_ms: fresh_timeout.map(|_| 0),
+                    timeout_ms: fresh_timeout.map(|_| 0),
                 };
                 let service = Arc::clone(self);
                 asked.spawn(async move { service.scan_slice(question, deadline).await });
@@ -501,7 +501,7 @@ impl PlacedService {
             let timeout = until * 3 / 4;
             let scan = CopyScan {
                 copy: copy.id,
-                patience_ms: scan.patience_ms.map(|_| timeout.as_millis() as u64),
+                timeout_ms: scan.timeout_ms.map(|_| timeout.as_millis() as u64),
                 ..scan.clone()
             };
             let asked = self.cluster.ask(copy.node, PlacedQuestion::Scan(scan));

@@ -118,7 +118,7 @@ fn scans_that_wait_for_a_change_of_copies_stop_no_other_task() {
         let (cluster, expected) = settled().await;
         let (slice, copy, service) = a_copy(&cluster);
         let change = LongChange::begin(&service);
-        let scan = |patience_ms| whole_scan(slice, &copy, patience_ms);
+        let scan = |timeout_ms| whole_scan(slice, &copy, timeout_ms);
         let scans: Vec<_> = (0..8)
             .map(|number| {
                 let (service, scan) = (Arc::clone(&service), scan((number % 2 == 0).then_some(60_000)));
