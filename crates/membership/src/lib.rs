@@ -29,8 +29,8 @@ mod placement;
 pub mod rest;
 mod settings;
 mod snapshot;
-mod standing;
 mod stats;
+mod status;
 
 pub use error::Error;
 pub use kept::{kept_protocol, resident};
@@ -40,5 +40,5 @@ pub use packages::{PACKAGE_BYTES_MAX, PackagePublication, PublishedPackage};
 pub use placement::DeclaredIndexes;
 pub use settings::{NodeRole, Settings};
 pub use snapshot::{CoordinationSnapshot, RegisteredNode, RequestedStateRecord};
-pub use standing::NotServing;
 pub use stats::{BucketStats, IdealStateStats, NodeStats, OperationStats, TransferRateStats, TransferStats};
+pub use status::NotServing;

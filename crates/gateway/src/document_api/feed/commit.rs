@@ -238,7 +238,7 @@ impl FeedCommitter {
             return;
         }
         // Its operations may have waited for long, and the credential be another one since.
-        if let Err(error) = call.check_standing() {
+        if let Err(error) = call.check_credential() {
             self.finish_all().await;
             self.stopped.get_or_insert_with(|| FeedBreak::from_error(&error));
             return;
