@@ -19,7 +19,7 @@ pub(crate) enum VersionRule {
     Internal,
     /// Higher than the stored one.
     External,
-    /// As high as the stored one, or higher.
+    /// At least as high as the stored one.
     ExternalGte,
 }
 

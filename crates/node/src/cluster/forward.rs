@@ -25,7 +25,7 @@ use crate::search::QueryObserver;
 pub enum ReplicaCompleteness {
     /// Complete.
     Yes,
-    /// As complete as any serving node that is known.
+    /// Possibly complete: no serving node is known to have more.
     Perhaps,
 }
 
