@@ -37,11 +37,11 @@ pub enum ForwardKind {
     /// From a client; not forwarded.
     #[serde(skip)]
     Client,
-    /// It was forwarded to the owner of the documents by a node that may be near some replica: to be answered
-    /// with all of it, or with the contents of one bucket.
+    /// Forwarded to the owner of the documents by a node that may be near some replica: to be answered with
+    /// all of it, or with the contents of one bucket.
     Owner(NodeKey, Option<BucketId>),
-    /// It was forwarded to a node that has the documents, or at least some of them, to be answered with what
-    /// that node has. Optionally restricted to one bucket, as of this version of the cluster state: another
+    /// Forwarded to a node that has the documents, or at least some of them, to be answered with what that
+    /// node has. Optionally restricted to one bucket, as of this version of the cluster state: another
     /// version may have divided it.
     Reader(ReplicaCompleteness, Option<(BucketId, ClusterVersion)>),
     /// For a share of a query: the body names the buckets.
