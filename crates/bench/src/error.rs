@@ -4,7 +4,7 @@ use std::path::PathBuf;
 /// Errors of benchmarks.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no benchmark with this name.
+    /// No benchmark with this name.
     #[error("no benchmark '{name}'; there are {known}")]
     Unknown {
         /// The name.

@@ -57,7 +57,7 @@ pub enum Error {
         /// Message of the system.
         reason: String,
     },
-    /// There was no response in time.
+    /// No response in time.
     #[error(
         "{address} did not answer within {seconds} seconds: it is busy, or not a Millrace node; its log says more. Give it longer with --timeout"
     )]

@@ -65,7 +65,7 @@ pub struct ReportedReplica {
 pub enum ReplicaOrigin {
     /// The bucket is new: nothing can be missing.
     Complete,
-    /// Other replicas exist that it must be filled from.
+    /// To be filled from other replicas, which exist.
     Incomplete,
 }
 
@@ -263,7 +263,7 @@ pub enum FenceRefusal {
 /// Cause of a failed request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum NodeFailure {
-    /// There is no replica of the bucket.
+    /// No replica of the bucket.
     #[error("the node has no replica of the bucket")]
     NoReplica,
     /// The replica's contents are not as expected.

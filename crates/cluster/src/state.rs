@@ -10,13 +10,13 @@ use crate::{ClusterVersion, DividedGroups, Error, Incarnation, PROTOCOL, Superse
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
-    /// It serves, and should have replicas.
+    /// Serving, and to have replicas.
     Up,
-    /// It serves its replicas, and should have none: they move to others.
+    /// Serving its replicas until they have moved to others.
     Retired,
-    /// It does not serve, and will be back soon: its replicas are not recreated elsewhere.
+    /// Not serving, but back soon: its replicas are not recreated elsewhere.
     Maintenance,
-    /// It does not serve. Its replicas are recreated elsewhere.
+    /// Not serving: its replicas are recreated elsewhere.
     Down,
 }
 

@@ -113,7 +113,7 @@ pub struct NodeArguments {
 
 /// Time limit of a node.
 #[derive(Args)]
-pub struct PatienceArguments {
+pub struct NodeTimeout {
     /// Seconds to wait for the node's answer.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
@@ -244,7 +244,7 @@ Examples:
     Visit(VisitArguments),
     /// List the groups of documents: number of documents, bytes, last write.
     #[command(after_help = "Example:\n  millrace groups")]
-    Groups(PatienceArguments),
+    Groups(NodeTimeout),
     /// Show, export or delete a group of documents.
     #[command(
         subcommand,
@@ -263,7 +263,7 @@ Examples:
   millrace --format json status     # all metrics, for programs
 
 The exit status is 1 when no application is deployed, and when the node does not serve.")]
-    Status(PatienceArguments),
+    Status(NodeTimeout),
     /// Show the bytes on a node's disk by document type, field and form, and which fields queries use.
     #[command(after_help = "\
 Example:
@@ -277,7 +277,7 @@ The queries of 30 days that used a field are counted by the node that answered t
 group or sort documents, or to show hits. Of a field without any the last lines say what leaving it out
 would save. Visits, conditions of writes and Elasticsearch's interfaces are not counted, nor indexing
 statements that make another field from it.")]
-    Fields(PatienceArguments),
+    Fields(NodeTimeout),
     /// Set the wanted state of a node of the cluster.
     #[command(
         subcommand,
@@ -425,7 +425,7 @@ pub struct QueryArguments {
     #[arg(required = true)]
     pub parameters: Vec<String>,
     #[command(flatten)]
-    pub patience: PatienceArguments,
+    pub node_timeout: NodeTimeout,
     #[command(flatten)]
     pub within: GroupArguments,
 }
@@ -440,7 +440,7 @@ pub struct CompareArguments {
     /// Parameters of all queries as NAME=VALUE.
     pub parameters: Vec<String>,
     #[command(flatten)]
-    pub patience: PatienceArguments,
+    pub node_timeout: NodeTimeout,
 }
 
 #[derive(Args)]
@@ -451,7 +451,7 @@ pub struct GetArguments {
     #[arg(long)]
     pub fields: Option<String>,
     #[command(flatten)]
-    pub patience: PatienceArguments,
+    pub node_timeout: NodeTimeout,
     #[command(flatten)]
     pub within: GroupArguments,
 }
@@ -474,7 +474,7 @@ pub struct WriteArguments {
     #[arg(long)]
     pub create: bool,
     #[command(flatten)]
-    pub patience: PatienceArguments,
+    pub node_timeout: NodeTimeout,
     #[command(flatten)]
     pub within: GroupArguments,
 }
@@ -487,7 +487,7 @@ pub struct RemoveArguments {
     #[arg(long)]
     pub condition: Option<String>,
     #[command(flatten)]
-    pub patience: PatienceArguments,
+    pub node_timeout: NodeTimeout,
     #[command(flatten)]
     pub within: GroupArguments,
 }

@@ -6,14 +6,14 @@ use hyper::Method;
 use indicatif::{HumanBytes, HumanCount};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use millrace_cluster::ClusterVersion;
-use millrace_membership::NodeFigures;
+use millrace_membership::NodeStats;
 use serde_json::{Value, json};
 
 use crate::commands::index::PlacedOverview;
 use crate::error::Error;
 use crate::output::counted;
 
-/// Timeout of one node's figures.
+/// Timeout of one node's statistics.
 const FIGURES_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Nodes of a cluster and their states.
@@ -41,8 +41,8 @@ pub struct NodeView {
     key: u64,
     reason: String,
     url: Option<String>,
-    /// Its own figures, once queried; or the reason why there are none.
-    answer: Option<Result<NodeFigures, FiguresFault>>,
+    /// Its own statistics, once queried; or the reason why there are none.
+    answer: Option<Result<NodeStats, StatsFault>>,
 }
 
 impl ClusterOverview {
@@ -106,10 +106,10 @@ impl ClusterOverview {
         }
     }
 
-    /// Queries every serving node for its figures.
+    /// Queries every serving node for its statistics.
     pub async fn ask_nodes(&mut self) {
         for node in self.nodes.iter_mut().filter(|node| node.serves()) {
-            node.answer = Some(node.figures().await);
+            node.answer = Some(node.stats().await);
         }
     }
 
@@ -142,11 +142,11 @@ impl ClusterOverview {
     /// JSON form.
     pub fn value(&self) -> Value {
         let nodes = self.nodes.iter().map(|node| {
-            let figures = node.answer.as_ref().map(|answer| match answer {
-                Ok(figures) => json!(figures),
+            let stats = node.answer.as_ref().map(|answer| match answer {
+                Ok(stats) => json!(stats),
                 Err(error) => json!({ "error": error.to_string() }),
             });
-            json!({ "name": node.name, "key": node.key, "state": node.state, "reason": node.reason, "figures": figures })
+            json!({ "name": node.name, "key": node.key, "state": node.state, "reason": node.reason, "figures": stats })
         });
         json!({
             "version": self.version,
@@ -159,8 +159,8 @@ impl ClusterOverview {
 
     /// Number of groups that are divided by the newest state that a node acts by.
     fn divided_groups(&self) -> u64 {
-        let figures = self.nodes.iter().filter_map(|node| node.answer.as_ref()?.as_ref().ok());
-        figures.max_by_key(|figures| figures.version).map_or(0, |figures| figures.divided_groups)
+        let stats = self.nodes.iter().filter_map(|node| node.answer.as_ref()?.as_ref().ok());
+        stats.max_by_key(|stats| stats.version).map_or(0, |stats| stats.divided_groups)
     }
 
     /// Table form, with a line for each transfer.
@@ -185,9 +185,9 @@ impl ClusterOverview {
         let mut transfers = Vec::new();
         for node in &self.nodes {
             lines.push(format!("{:widest$}  {:11}  {}", node.name, node.state, node.report()));
-            let Some(Ok(figures)) = &node.answer else { continue };
+            let Some(Ok(stats)) = &node.answer else { continue };
             // Both ends report a transfer.
-            transfers.extend(figures.transfers.iter().filter(|transfer| transfer.to == node.name));
+            transfers.extend(stats.transfers.iter().filter(|transfer| transfer.to == node.name));
         }
         for transfer in transfers {
             let eta = transfer.eta_s.map_or_else(String::new, |seconds| format!(", {seconds:.0} s left"));
@@ -203,18 +203,18 @@ impl ClusterOverview {
             ));
         }
         for node in &self.nodes {
-            let Some(Ok(figures)) = &node.answer else { continue };
-            lines.extend(figures.warnings.iter().map(|warning| format!("{}: warning: {warning}", node.name)));
-            if let Some(limit) = figures.pace.limit.filter(|_| figures.pace.bytes_per_second > 0) {
+            let Some(Ok(stats)) = &node.answer else { continue };
+            lines.extend(stats.warnings.iter().map(|warning| format!("{}: warning: {warning}", node.name)));
+            if let Some(limit) = stats.pace.limit.filter(|_| stats.pace.bytes_per_second > 0) {
                 lines.push(format!(
                     "{} moves {}/s, {:.0} % of the {}/s that it may now",
                     node.name,
-                    HumanBytes(figures.pace.bytes_per_second),
-                    100.0 * figures.pace.bytes_per_second as f64 / limit.max(1) as f64,
+                    HumanBytes(stats.pace.bytes_per_second),
+                    100.0 * stats.pace.bytes_per_second as f64 / limit.max(1) as f64,
                     HumanBytes(limit)
                 ));
             }
-            lines.extend(figures.operations.iter().map(|operation| {
+            lines.extend(stats.operations.iter().map(|operation| {
                 let cause =
                     operation.failure_cause.as_ref().map_or_else(String::new, |cause| format!("; {cause}"));
                 format!(
@@ -222,8 +222,7 @@ impl ClusterOverview {
                     node.name, operation.bucket, operation.reason, operation.progress
                 )
             }));
-            let untold =
-                figures.operations_count - (figures.operations.len() as u64).min(figures.operations_count);
+            let untold = stats.operations_count - (stats.operations.len() as u64).min(stats.operations_count);
             if untold > 0 {
                 lines.push(format!("{}: and {} more operations", node.name, HumanCount(untold)));
             }
@@ -233,9 +232,9 @@ impl ClusterOverview {
     }
 }
 
-/// Reason for which a node has given no figures.
+/// Reason for which a node has given no statistics.
 #[derive(Debug, thiserror::Error)]
-pub enum FiguresFault {
+pub enum StatsFault {
     #[error("it has not reported its address")]
     NoAddress,
     #[error(transparent)]
@@ -253,17 +252,17 @@ impl NodeView {
         matches!(&*self.state, "up" | "retired")
     }
 
-    /// Queries the node for its figures.
-    pub async fn figures(&self) -> Result<NodeFigures, FiguresFault> {
-        let url = self.url.as_deref().ok_or(FiguresFault::NoAddress)?;
+    /// Queries the node for its statistics.
+    pub async fn stats(&self) -> Result<NodeStats, StatsFault> {
+        let url = self.url.as_deref().ok_or(StatsFault::NoAddress)?;
         let client = NodeClient::new(url, HttpProtocol::Http1)?;
         let request = OutgoingRequest::new(Method::GET, "/state/v1/cluster").timeout(FIGURES_TIMEOUT);
         let answer = client.send(request).await.and_then(millrace_client::ClientAnswer::checked);
-        let wrong = |source| FiguresFault::Answer { url: url.to_owned(), source };
-        let figures: NodeFigures = serde_json::from_slice(&answer?.body).map_err(wrong)?;
-        match figures.name == self.name {
-            true => Ok(figures),
-            false => Err(FiguresFault::OtherNode { url: url.to_owned(), name: figures.name }),
+        let wrong = |source| StatsFault::Answer { url: url.to_owned(), source };
+        let stats: NodeStats = serde_json::from_slice(&answer?.body).map_err(wrong)?;
+        match stats.name == self.name {
+            true => Ok(stats),
+            false => Err(StatsFault::OtherNode { url: url.to_owned(), name: stats.name }),
         }
     }
 
@@ -282,16 +281,16 @@ impl NodeView {
 
     fn remaining_work(&self, version: ClusterVersion, ideal: bool) -> Option<String> {
         let name = &self.name;
-        let figures = match &self.answer {
-            Some(Ok(figures)) => figures,
+        let stats = match &self.answer {
+            Some(Ok(stats)) => stats,
             Some(Err(error)) => return Some(format!("{name}: {error}")),
             None => return Some(format!("{name} was not asked")),
         };
-        if figures.version < version || !figures.confirmed {
+        if stats.version < version || !stats.confirmed {
             return Some(format!("{name} does not go by state {version} yet"));
         }
-        if ideal && !figures.ideal.is_ideal() {
-            let ideal = &figures.ideal;
+        if ideal && !stats.ideal.is_ideal() {
+            let ideal = &stats.ideal;
             return Some(format!(
                 "{name} has {} to make, fill or delete, and {} to find out about",
                 counted(ideal.distance, "replica", "replicas"),
@@ -304,15 +303,15 @@ impl NodeView {
     /// Its own report, for people.
     fn report(&self) -> String {
         match &self.answer {
-            Some(Ok(figures)) => {
-                let buckets = figures.buckets;
+            Some(Ok(stats)) => {
+                let buckets = stats.buckets;
                 format!(
                     "{} ({}, {}), {}, {}",
                     HumanCount(buckets.replicas),
                     HumanCount(buckets.owned),
                     HumanCount(buckets.incomplete),
-                    HumanCount(figures.documents),
-                    HumanCount(figures.ideal.distance)
+                    HumanCount(stats.documents),
+                    HumanCount(stats.ideal.distance)
                 )
             }
             Some(Err(error)) => error.to_string(),

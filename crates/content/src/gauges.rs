@@ -7,42 +7,42 @@ use crate::ContentNode;
 
 /// All current metrics.
 pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
-    let figures = node.figures();
+    let metrics = node.metrics();
     let (incoming, throttle) = (node.incoming(), node.throttle());
     let copying_in: u64 = incoming.iter().map(|transfer| transfer.buckets()).sum();
     let level = |name, description, value: u64| MetricGauge::new(name, description, value as f64);
-    let ended = figures.ended;
+    let ended = metrics.ended;
     let mut gauges = vec![
         level(
             "vds.idealstate.idealstate_diff",
             "Replicas to be created, filled or deleted until the buckets that this node owns are in their ideal state",
-            figures.distance,
+            metrics.distance,
         ),
-        level("vds.idealstate.buckets", "Buckets that this node owns", figures.buckets),
+        level("vds.idealstate.buckets", "Buckets that this node owns", metrics.buckets),
         level(
             "vds.idealstate.buckets_rechecking",
             "Buckets that this node owns and whose replicas are not all known yet",
-            figures.unknown,
+            metrics.unknown,
         ),
         level(
             "vds.idealstate.buckets_toofewcopies",
             "Buckets with fewer replicas than they should have",
-            figures.too_few,
+            metrics.too_few,
         ),
         level(
             "vds.idealstate.buckets_toomanycopies",
             "Buckets with more replicas than they should have",
-            figures.too_many,
+            metrics.too_many,
         ),
         level(
             "vds.idealstate.buckets_notrusted",
             "Buckets whose replicas may differ or be incomplete",
-            figures.diverged,
+            metrics.diverged,
         ),
         level(
             "vds.idealstate.bucket_replicas_moving_out",
             "Buckets with a replica on a node that should have none",
-            figures.misplaced,
+            metrics.misplaced,
         ),
         level("vds.idealstate.bucket_replicas_copying_in", "Replicas on their way to this node", copying_in),
         level(
@@ -53,12 +53,12 @@ pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
         level(
             "vds.idealstate.merge_bucket.pending",
             "Merges that wait for capacity of their nodes",
-            figures.merges_pending,
+            metrics.merges_pending,
         ),
         level(
             "vds.idealstate.merge_bucket.blocked",
             "Merges that failed and wait for another attempt",
-            figures.merges_blocked,
+            metrics.merges_blocked,
         ),
         MetricGauge::counted("vds.idealstate.merge_bucket.done_ok", "Completed merges", ended.merges),
         MetricGauge::counted(
@@ -69,12 +69,12 @@ pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
         level(
             "vds.idealstate.delete_bucket.pending",
             "Deletions of replicas that wait for capacity of their nodes",
-            figures.deletions_pending,
+            metrics.deletions_pending,
         ),
         level(
             "vds.idealstate.delete_bucket.blocked",
             "Deletions of replicas that failed and wait for another attempt",
-            figures.deletions_blocked,
+            metrics.deletions_blocked,
         ),
         MetricGauge::counted(
             "vds.idealstate.delete_bucket.done_ok",
@@ -86,8 +86,8 @@ pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
             "Deletions of replicas that failed",
             ended.deletions_failed,
         ),
-        level("millrace.cluster.operations", "Operations on buckets that run", figures.running),
-        level("millrace.cluster.requests", "Clients' operations that this node orders now", figures.requests),
+        level("millrace.cluster.operations", "Operations on buckets that run", metrics.running),
+        level("millrace.cluster.requests", "Clients' operations that this node orders now", metrics.requests),
         MetricGauge::counted(
             "millrace.peer.requests",
             "Requests to other nodes about the buckets that this node owns",

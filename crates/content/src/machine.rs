@@ -69,7 +69,7 @@ pub(crate) enum MachineInput {
         deadline: Instant,
         done: OwnerReadCallback,
     },
-    /// Another node sent a request.
+    /// Request of another node.
     Request {
         fence: RequestFence,
         request: NodeRequest,

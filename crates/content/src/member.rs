@@ -112,9 +112,9 @@ impl ClusterMember for ContentMember {
         self.membership.placement_overview()
     }
 
-    fn ask_leader(&self, request: PlacementRequest, patience: Duration) -> LeaderAnswer<'_> {
+    fn ask_leader(&self, request: PlacementRequest, timeout: Duration) -> LeaderAnswer<'_> {
         Box::pin(async move {
-            let answer = self.membership.ask_leader(request, patience).await;
+            let answer = self.membership.ask_leader(request, timeout).await;
             answer.map_err(|error| ClusterError::Unavailable(error.to_string()))
         })
     }

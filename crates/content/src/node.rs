@@ -152,9 +152,9 @@ impl ContentNode {
         self.me
     }
 
-    /// Figures of the buckets that this node owns: their distance from the ideal state.
-    pub fn figures(&self) -> distributor::DistributorMetrics {
-        self.machine.ask(|distributor, _| distributor.figures())
+    /// Metrics of the buckets that this node owns: their distance from the ideal state.
+    pub fn metrics(&self) -> distributor::DistributorMetrics {
+        self.machine.ask(|distributor, _| distributor.metrics())
     }
 
     /// Operations, running and waiting, on the buckets that this node owns.

@@ -176,7 +176,7 @@ struct MissingVersions {
 
 /// Reason of a fetch's early end.
 enum FetchEnd {
-    /// It is not wanted any more.
+    /// No longer wanted.
     Cancelled,
     Failed(NodeFailure),
 }

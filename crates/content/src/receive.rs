@@ -55,7 +55,7 @@ pub(crate) trait ReceiveListener: Sync {
 /// Reason of an early end.
 #[derive(Debug)]
 pub(crate) enum ReceiveEnd {
-    /// It is not wanted any more.
+    /// No longer wanted.
     Cancelled,
     /// The connection broke.
     Broken(millrace_peer::Error),

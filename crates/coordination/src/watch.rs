@@ -112,8 +112,8 @@ impl PrefixWatch {
             (self.missing, self.broken, self.changes) = (missing, false, Some(stream));
         }
         let Some(stream) = &mut self.changes else { return Ok(None) };
-        let patience = if self.missing.is_empty() { QUIET } else { SOON };
-        match tokio::time::timeout(patience, stream.next()).await {
+        let limit = if self.missing.is_empty() { QUIET } else { SOON };
+        match tokio::time::timeout(limit, stream.next()).await {
             Ok(Ok(changes)) => Ok(Some(self.take(changes))),
             Ok(Err(error)) => self.after(error).await,
             Err(_) if !self.missing.is_empty() => self.read_another_history().await,

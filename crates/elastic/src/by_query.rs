@@ -39,6 +39,13 @@ struct WritesByQuery<'d> {
     indexes: Vec<OpenIndex>,
     search: HitSearch,
     effect: EffectByQuery,
+    options: OptionsByQuery,
+}
+
+/// Options that all of these requests have.
+struct OptionsByQuery {
+    /// Time at which the request was read.
+    began_ms: u64,
     /// Documents that are written, at most.
     documents_max: usize,
     /// True to go on after documents that another request has written.
@@ -148,12 +155,9 @@ fn in_place(
     expression: &str,
     effect: EffectByQuery,
 ) -> Result<ReplyContent, Error> {
-    let began_ms = now_ms();
-    check_options(parameters)?;
     check_pipeline(service, parameters.get("pipeline"))?;
     let mut body = object_of(&request.body)?;
-    let documents_max = documents_max_of(&mut body, parameters)?;
-    let conflicts = conflicts_of(&mut body, parameters)?;
+    let options = OptionsByQuery::take(&mut body, parameters)?;
     check_members(&body, "the body", &["query", "slice"])?;
     let (indexes, search) = search_of(service, body, parameters, expression)?;
     if let Some(index) = indexes.iter().find(|index| index.is_log()) {
@@ -163,17 +167,7 @@ fn in_place(
         )));
     }
     indexes.iter().try_for_each(OpenIndex::check_writable)?;
-    let refreshes = parameters.flag("refresh")?.unwrap_or(false);
-    let writes = WritesByQuery {
-        service,
-        indexes,
-        search,
-        effect,
-        documents_max,
-        passes_conflicts: conflicts,
-        refreshes,
-    };
-    Ok(writes.run()?.reply(began_ms))
+    WritesByQuery { service, indexes, search, effect, options }.run()
 }
 
 /// `_reindex`: copies of documents in another index.
@@ -182,11 +176,8 @@ pub(crate) fn reindex(
     request: &ElasticRequest,
     parameters: &ElasticParameters,
 ) -> Result<ReplyContent, Error> {
-    let began_ms = now_ms();
-    check_options(parameters)?;
     let mut body = object_of(&request.body)?;
-    let documents_max = documents_max_of(&mut body, parameters)?;
-    let conflicts = conflicts_of(&mut body, parameters)?;
+    let options = OptionsByQuery::take(&mut body, parameters)?;
     let mut part = |name: &str| match body.remove(name) {
         Some(Value::Object(members)) => Ok(members),
         _ => Err(Error::Validation(vec![format!("[{name}] is missing: it is an object with an [index]")])),
@@ -208,18 +199,7 @@ pub(crate) fn reindex(
     check_members(&source, "[source]", &["query", "slice"])?;
     let target = CopyTarget::parse(service, dest, shown.unwrap_or_default())?;
     let (indexes, search) = search_of(service, source, &ElasticParameters::default(), &names)?;
-    let refreshes = parameters.flag("refresh")?.unwrap_or(false);
-    let effect = EffectByQuery::Copy(target);
-    let writes = WritesByQuery {
-        service,
-        indexes,
-        search,
-        effect,
-        documents_max,
-        passes_conflicts: conflicts,
-        refreshes,
-    };
-    Ok(writes.run()?.reply(began_ms))
+    WritesByQuery { service, indexes, search, effect: EffectByQuery::Copy(target), options }.run()
 }
 
 /// Refuses options for tasks that go on by themselves.
@@ -238,6 +218,19 @@ fn check_members(members: &Map<String, Value>, place: &str, known: &[&str]) -> R
     match members.keys().find(|name| !known.contains(&name.as_str())) {
         Some(other) => Err(Error::unsupported(&format!("[{other}] in {place}"))),
         None => Ok(()),
+    }
+}
+
+impl OptionsByQuery {
+    /// Takes the options from a request.
+    fn take(body: &mut Map<String, Value>, parameters: &ElasticParameters) -> Result<Self, Error> {
+        check_options(parameters)?;
+        Ok(OptionsByQuery {
+            began_ms: now_ms(),
+            documents_max: documents_max_of(body, parameters)?,
+            passes_conflicts: conflicts_of(body, parameters)?,
+            refreshes: parameters.flag("refresh")?.unwrap_or(false),
+        })
     }
 }
 
@@ -381,17 +374,17 @@ impl EffectByQuery {
 }
 
 impl WritesByQuery<'_> {
-    /// Writes all documents, page by page. After a failure no page follows.
+    /// Writes all documents, page by page, and answers the request. After a failure no page follows.
     ///
     /// # Errors
     /// The first page cannot be read, or its documents would be copied to their own index.
-    fn run(&self) -> Result<TallyByQuery, Error> {
+    fn run(&self) -> Result<ReplyContent, Error> {
         let mut tally = TallyByQuery::default();
         let mut placer = WritePlacer::new(self.service);
         let mut after = None;
-        while tally.total < self.documents_max && tally.failures.is_empty() {
+        while tally.total < self.options.documents_max && tally.failures.is_empty() {
             let memory = self.service.node.query_memory();
-            let hits_max = PAGE.min(self.documents_max - tally.total);
+            let hits_max = PAGE.min(self.options.documents_max - tally.total);
             let (page, is_timed_out) = match self.page(after.as_ref(), hits_max, &memory) {
                 Ok(found) => found,
                 Err(error) if tally.total == 0 => return Err(error),
@@ -411,7 +404,7 @@ impl WritesByQuery<'_> {
                 break;
             }
         }
-        Ok(tally)
+        Ok(tally.reply(self.options.began_ms))
     }
 
     /// Finds the next documents, and returns true with them if the time was over before.
@@ -468,7 +461,7 @@ impl WritesByQuery<'_> {
             }
         }
         let mut results = writing::write_all(self.service, &placed);
-        if self.refreshes {
+        if self.options.refreshes {
             placed.iter().for_each(|place| place.index.live.refresh());
         }
         for (at, error) in refused {
@@ -492,7 +485,7 @@ impl WritesByQuery<'_> {
                 Err(error) => {
                     let is_conflict = matches!(error, Error::VersionConflict { .. });
                     tally.conflicts += usize::from(is_conflict);
-                    if !is_conflict || !self.passes_conflicts {
+                    if !is_conflict || !self.options.passes_conflicts {
                         let (index, id) = (self.effect.index(hit), &hit.stored.id);
                         tally.fail(json!({ "index": index, "id": id, "cause": error.object() }), &error);
                     }

@@ -41,7 +41,7 @@ const NODE_PARTS: [&str; 16] = [
 /// Health of the cluster, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ClusterStatus {
-    /// All nodes serve.
+    /// All nodes serving.
     Green,
     /// Some nodes are away, and the others have a replica of each document.
     Yellow,

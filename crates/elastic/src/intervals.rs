@@ -28,7 +28,7 @@ const VALUE_GAP: usize = 100;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IntervalOrder {
     Ordered,
-    /// They may overlap.
+    /// In any order, possibly overlapping.
     Unordered,
     UnorderedApart,
 }

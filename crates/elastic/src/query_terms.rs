@@ -93,11 +93,11 @@ impl PartialEq for TermPattern {
 /// Capital letters in a text that is compared with terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TermCase {
-    /// They are as they stand.
+    /// Words and terms as they stand.
     Exact,
-    /// They are those of lower case, in the terms as well.
+    /// Words in lower case, as are the terms.
     Ignored,
-    /// They are those of lower case where the terms of a field are.
+    /// Words in lower case where the terms of a field are.
     OfField,
 }
 

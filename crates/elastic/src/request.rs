@@ -182,7 +182,7 @@ pub(crate) fn check_tree(text: &[u8], bytes_max: usize) -> Result<(), Error> {
     match JsonCounts::fit(text, JsonCounts::tree_bytes, bytes_max) {
         true => Ok(()),
         false => Err(Error::IllegalArgument(format!(
-            "the values of the document take more than {bytes_max} bytes of memory beside their text; divide it into several \
+            "the values of the document take more than {bytes_max} bytes of memory without their text; divide it into several \
              documents, or raise element-bytes-max"
         ))),
     }

@@ -497,7 +497,7 @@ pub(crate) fn add_all<G: Send + 'static>(
     let questions = added.into_iter().map(|(AddedDocuments { group, documents }, guard)| {
         let documents = documents.iter().map(|(document, is_new)| SentDocument::new(document, *is_new));
         let question =
-            DocumentsQuestion::Write { version, documents: documents.collect(), patience: WRITE_TIMEOUT };
+            DocumentsQuestion::Write { version, documents: documents.collect(), timeout: WRITE_TIMEOUT };
         (group.group(), question, guard)
     });
     let asked = ask_owners(node, version, questions.collect(), Instant::now() + WRITE_TIMEOUT);

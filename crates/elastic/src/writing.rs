@@ -408,7 +408,7 @@ fn prepare(placed: &PlacedWrite, is_one_of_several: bool) -> Result<DecidedWrite
     let seq_no = is_one_of_several.then(|| index.live.next_seq_no());
     if write.id.is_none() && write.action != WriteAction::Update {
         let (result, effect) = decide(index, &name, write, None, seq_no)?;
-        if let Some(Some(after)) = effect {
+        if let SourceChange::Written(after) = effect {
             if index.hides_writes() {
                 index.live.hide(&name, None);
             }
@@ -426,9 +426,9 @@ fn prepare(placed: &PlacedWrite, is_one_of_several: bool) -> Result<DecidedWrite
         let decision = decide(&index, &name, &write, stored.as_ref(), seq_no);
         let decision = decision.and_then(|(result, effect)| {
             let modification = match effect {
-                Some(Some(after)) => StoreModification::Put(after.document(stored_id)?),
-                Some(None) => StoreModification::Remove,
-                None => StoreModification::Nothing,
+                SourceChange::Written(after) => StoreModification::Put(after.document(stored_id)?),
+                SourceChange::Removed => StoreModification::Remove,
+                SourceChange::Unchanged => StoreModification::Nothing,
             };
             Ok((result, modification))
         });
@@ -445,8 +445,15 @@ fn prepare(placed: &PlacedWrite, is_one_of_several: bool) -> Result<DecidedWrite
     Ok(DecidedWrite { write: DocumentWrite { id, change }, slot })
 }
 
-/// Result of a write, and its effect: nothing, a removal or a new version.
-type WriteDecision = (WriteResult, Option<Option<StoredSource>>);
+/// Effect of a write on the stored document.
+enum SourceChange {
+    Unchanged,
+    Removed,
+    Written(StoredSource),
+}
+
+/// Result of a write, and its effect.
+type WriteDecision = (WriteResult, SourceChange);
 
 /// Decides a write. It takes the sequence number `given` if it has one, unless the document has a later one
 /// already.
@@ -481,7 +488,8 @@ fn decide(
             index.live.removed(id, version);
             (result.result, result.status) =
                 if stored_here.is_some() { ("deleted", 200) } else { ("not_found", 404) };
-            return Ok((result, stored_here.map(|_| None)));
+            let effect = if stored_here.is_some() { SourceChange::Removed } else { SourceChange::Unchanged };
+            return Ok((result, effect));
         }
         (WriteAction::Update, _) => {
             let body = write.update.as_ref().expect("the parser gives every update a body");
@@ -491,7 +499,7 @@ fn decide(
                     (result.version, result.seq_no) = (stored.version, stored.seq_no);
                     (result.result, result.status) = ("noop", 200);
                     result.get = shown_after(index, write, stored)?;
-                    return Ok((result, None));
+                    return Ok((result, SourceChange::Unchanged));
                 }
                 update::UpdateEffect::Write(source) => source,
             }
@@ -511,7 +519,7 @@ fn decide(
     };
     result.get = shown_after(index, write, &after)?;
     index.live.returned(id);
-    Ok((result, Some(Some(after))))
+    Ok((result, SourceChange::Written(after)))
 }
 
 /// Member `get` of the answer of an update.

@@ -19,10 +19,10 @@ const SHORT: Duration = Duration::from_micros(10);
 
 /// Function that returns the rest of a thread after this time of work; zero: it continues. It must not call
 /// [`step`] itself.
-pub type Rest = Box<dyn Fn(Duration) -> Duration>;
+pub type RestPolicy = Box<dyn Fn(Duration) -> Duration>;
 
 struct ThreadPace {
-    rest: Rest,
+    rest: RestPolicy,
     /// Start of the current portion.
     began: Instant,
     /// The last look at the clock.
@@ -36,7 +36,7 @@ struct ThreadPace {
 }
 
 impl ThreadPace {
-    fn new(rest: Rest) -> Self {
+    fn new(rest: RestPolicy) -> Self {
         let now = Instant::now();
         ThreadPace { rest, began: now, looked: now, steps: 1, left: 0, rested: Duration::ZERO }
     }
@@ -67,12 +67,12 @@ thread_local! {
 }
 
 /// Makes the calling thread work in portions from now on, with rests determined by `rest`.
-pub fn keep(rest: Rest) {
+pub fn keep(rest: RestPolicy) {
     PACE.set(Some(ThreadPace::new(rest)));
 }
 
 /// Runs work in such portions; afterwards the calling thread has its previous pace.
-pub fn during<T>(rest: Rest, work: impl FnOnce() -> T) -> T {
+pub fn during<T>(rest: RestPolicy, work: impl FnOnce() -> T) -> T {
     struct PriorPriority(Option<ThreadPace>);
     impl Drop for PriorPriority {
         fn drop(&mut self) {

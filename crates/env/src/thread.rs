@@ -11,9 +11,9 @@
 pub enum ThreadClass {
     /// Others wait for it, and it works briefly whenever it wakes: it gets a core at once, for a short slice.
     Prompt,
-    /// It computes for as long as it has work: it gets slices of the default length.
+    /// Computing for as long as there is work, in slices of the default length.
     Computing,
-    /// No request waits for it: it has lower priority than all others.
+    /// In the background: no request waits for it, and all others have priority.
     Background,
 }
 

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::http::observed;
 use crate::log_file::LineLog;
-use crate::search_api::QueryFigures;
+use crate::search_api::QueryStats;
 
 /// Header in which each proxy adds the address of its client.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -159,8 +159,8 @@ pub(crate) async fn log(State(log): State<Arc<AccessLog>>, request: Request, nex
     let mut line = LogLine::new(&request, log);
     let response = next.run(request).await;
     line.fields.insert("code".to_owned(), json!(response.status().as_u16()));
-    if let Some(figures) = response.extensions().get::<QueryFigures>() {
-        line.fields.insert("search".to_owned(), figures.logged());
+    if let Some(stats) = response.extensions().get::<QueryStats>() {
+        line.fields.insert("search".to_owned(), stats.logged());
     }
     response.map(|body| {
         observed(body, move |frame| {

@@ -16,7 +16,7 @@ use hyper::{Method, Request, StatusCode};
 use millrace_access::PortKind;
 use millrace_node::metrics::ApiKind;
 
-use crate::edge::{AdmissionDecision, RequestGuard, StandingCredential, shared_with};
+use crate::edge::{AdmissionDecision, RequestGuard, StreamCredential, shared_with};
 use crate::http::{PortAnswer, PortService, UncountedAnswer};
 use crate::{
     GatewayState, access_log, application_view, document_api, forwarding, group_api, http, mcp,
@@ -89,13 +89,13 @@ impl DataPort {
         let answer: PortAnswer = match self.guard.admit(PortKind::Data, &mut request) {
             Err(refused) => Box::pin(async move { Ok(*refused) }),
             Ok(turn) => {
-                let standing = StandingCredential::from_request(&self.node, &request);
+                let credential = StreamCredential::from_request(&self.node, &request);
                 let answer = self.answer(request);
                 Box::pin(async move {
                     // It lasts until the answer begins.
                     let _turn = turn;
                     let answer = answer.await;
-                    match standing {
+                    match credential {
                         Some(credential) => answer.map(|answer| credential.guard(answer)),
                         None => answer,
                     }

@@ -34,7 +34,7 @@ use serde_json::{Map, Value, json};
 use self::path::{DocumentScope, DocumentTarget};
 use crate::GatewayState;
 use crate::access_log::ConnectionPeer;
-use crate::edge::{StandingCredential, attach_caller, caller_of, person_prefix};
+use crate::edge::{StreamCredential, attach_caller, caller_of, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{self, BodyBounds, BudgetReservation, RequestParameters};
 use crate::quota::{FedBytes, FedBytesCounted, GroupTurn};
@@ -56,7 +56,7 @@ struct DocumentCall {
     /// Its caller; `None` before the credential is looked at.
     caller: Option<Arc<RequestCaller>>,
     /// Its credential, if it may go on for long; `None` for a single document.
-    standing: Option<StandingCredential>,
+    credential: Option<StreamCredential>,
     /// Prefix of the path for other nodes, if the group of the caller was filled in.
     filled_in: Option<String>,
     /// Forwarding state of the request.
@@ -86,7 +86,7 @@ impl DocumentCall {
             timeout: TIMEOUT,
             permit: Permit::of_nothing(),
             caller: None,
-            standing: None,
+            credential: None,
             filled_in: None,
             hop: ForwardKind::Client,
             spread: None,
@@ -117,8 +117,8 @@ impl DocumentCall {
     ///
     /// # Errors
     /// It is not, or gives less than before.
-    fn check_standing(&self) -> Result<(), Error> {
-        Ok(self.standing.as_ref().map_or(Ok(()), StandingCredential::check)?)
+    fn check_credential(&self) -> Result<(), Error> {
+        Ok(self.credential.as_ref().map_or(Ok(()), StreamCredential::check)?)
     }
 
     /// Active application.
@@ -179,7 +179,7 @@ impl DocumentCall {
     fn body_bounds(&self) -> BodyBounds {
         let bounds = self.node.body_bounds();
         BodyBounds {
-            patience: bounds.patience.min(self.timeout),
+            timeout: bounds.timeout.min(self.timeout),
             is_reserved: self.body_is_reserved,
             is_question: self.hop != ForwardKind::Client,
             ..bounds
@@ -230,7 +230,7 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
     let id = match &target {
         DocumentTarget::Document(id) => Some(id.clone()),
         DocumentTarget::Documents(_) => {
-            call.standing = StandingCredential::from_request(&call.node, &request);
+            call.credential = StreamCredential::from_request(&call.node, &request);
             None
         }
     };

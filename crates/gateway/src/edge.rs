@@ -30,7 +30,7 @@ mod origins;
 mod person;
 mod published;
 mod refusal;
-mod standing;
+mod stream_credential;
 #[cfg(test)]
 mod tests;
 
@@ -57,7 +57,7 @@ use self::origins::authority_of_origin;
 pub(crate) use self::person::prefix as person_prefix;
 pub use self::published::{TokenKeyUrl, TokenKeyUrlFault};
 use self::refusal::EdgeRefusal;
-pub(crate) use self::standing::{ChecksCredential, StandingCredential};
+pub(crate) use self::stream_credential::{SelfCheckedAnswer, StreamCredential};
 use crate::access_log::ConnectionPeer;
 use crate::{GatewayState, access_log, forwarding};
 
@@ -252,9 +252,9 @@ async fn guarded(
     // The turn lasts until the answer begins.
     let response = match guard.admit(port, &mut request) {
         Ok(_turn) => {
-            let standing = StandingCredential::from_request(&guard.node, &request);
+            let credential = StreamCredential::from_request(&guard.node, &request);
             let response = next.run(request).await;
-            match standing {
+            match credential {
                 Some(credential) => credential.guard(response),
                 None => response,
             }

@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 
 use crate::GatewayState;
 use crate::document_api::feed;
-use crate::edge::{StandingCredential, caller_of};
+use crate::edge::{StreamCredential, caller_of};
 use crate::http::{self, RequestParameters, decode_path, form_encode};
 use crate::status::HttpError;
 
@@ -86,7 +86,7 @@ struct GroupCall {
     /// All headers of the request.
     request_headers: HeaderMap,
     /// Credential of the request, for the requests that are made for it.
-    standing: Option<StandingCredential>,
+    credential: Option<StreamCredential>,
     deadline: Instant,
 }
 
@@ -184,8 +184,8 @@ async fn answer(node: Arc<GatewayState>, mut request: Request) -> Result<Respons
     headers.extend(request.headers().get(AUTHORIZATION).map(|value| (AUTHORIZATION, value.clone())));
     let method = request.method().clone();
     let request_headers = request.headers().clone();
-    let standing = StandingCredential::from_request(&node, &request);
-    let call = GroupCall { node, caller, parameters, headers, request_headers, standing, deadline };
+    let credential = StreamCredential::from_request(&node, &request);
+    let call = GroupCall { node, caller, parameters, headers, request_headers, credential, deadline };
     match (target, method.as_str()) {
         (GroupTarget::All, "GET") => list(&call).await,
         (GroupTarget::One(name), "GET") => show(&call, &group_of(name, &call.parameters)?).await,

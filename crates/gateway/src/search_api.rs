@@ -28,7 +28,7 @@ use millrace_node::search::{
 use millrace_node::{CompiledApplication, Error, Node};
 use millrace_query::Query;
 
-use self::benchmark::RequestedFigures;
+use self::benchmark::RequestedStats;
 use self::format::ResultFormat;
 use self::implied::ShortIds;
 use self::language::PromptRequest;
@@ -39,7 +39,7 @@ use crate::quota::{GroupTurn, QuotaHints};
 use crate::status::HttpError;
 use crate::{GatewayState, http, spans};
 
-pub(crate) use self::benchmark::{QueryFigures, SearchPhases};
+pub(crate) use self::benchmark::{QueryStats, SearchPhases};
 pub(crate) use self::slow::SlowQueryLog;
 pub use self::slow::SlowQuerySettings;
 
@@ -47,14 +47,14 @@ pub use self::slow::SlowQuerySettings;
 pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: extract::Request) -> Response {
     let started = Instant::now();
     let metrics = node.metrics();
-    let asked = RequestedFigures::from_headers(request.headers());
+    let asked = RequestedStats::from_headers(request.headers());
     let mut notes = QueryNotes::new(&request);
     let answer = search(&node, request, started, &mut notes).await;
     metrics.time(CountedMetric::QueryLatency, started.elapsed());
     metrics.count(CountedMetric::Queries);
     let response = response_of(answer, asked, notes.format, metrics);
     if let Some(log) = node.slow_queries() {
-        log.note(started, &notes, response.status(), response.extensions().get::<QueryFigures>());
+        log.note(started, &notes, response.status(), response.extensions().get::<QueryStats>());
     }
     response
 }
@@ -62,15 +62,15 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: extra
 /// Makes the response of an answer or an error, and counts the error in the metrics.
 fn response_of(
     answer: Result<SearchAnswer, Error>,
-    asked: RequestedFigures,
+    asked: RequestedStats,
     format: ResultFormat,
     metrics: &NodeMetrics,
 ) -> Response {
     match answer {
-        Ok(SearchAnswer::Result(body, figures)) => {
+        Ok(SearchAnswer::Result(body, stats)) => {
             let mut response = http::answer(StatusCode::OK, &format.content_type(), body);
-            asked.add(&figures, response.headers_mut());
-            response.extensions_mut().insert(figures);
+            asked.add(&stats, response.headers_mut());
+            response.extensions_mut().insert(stats);
             response
         }
         Ok(SearchAnswer::Response(response)) => response,
@@ -81,7 +81,7 @@ fn response_of(
             });
             let body = render::error(&error, format);
             let mut response = http::answer(error.status(), &format.content_type(), body);
-            asked.add(&QueryFigures { errors: 1, ..QueryFigures::default() }, response.headers_mut());
+            asked.add(&QueryStats { errors: 1, ..QueryStats::default() }, response.headers_mut());
             response.headers_mut().extend(error.retry_after().map(|after| (RETRY_AFTER, after)));
             if matches!(error, Error::Unsettled(_)) {
                 forwarding::unsettled(response.headers_mut());
@@ -94,7 +94,7 @@ fn response_of(
 /// Answer to a query.
 enum SearchAnswer {
     /// A rendered result, and its figures.
-    Result(Vec<u8>, QueryFigures),
+    Result(Vec<u8>, QueryStats),
     /// Response of another node, response to another node, or response of a language model.
     Response(Response),
 }
@@ -108,14 +108,14 @@ enum OutputKind {
 
 /// Output for the hits of a query.
 enum SearchOutput {
-    Result(Vec<u8>, QueryFigures),
+    Result(Vec<u8>, QueryStats),
     Prompt(Arc<PromptRequest>, String),
 }
 
 impl SearchOutput {
     async fn answer(self, query: &Query, format: ResultFormat) -> Result<SearchAnswer, Error> {
         Ok(match self {
-            SearchOutput::Result(body, figures) => SearchAnswer::Result(body, figures),
+            SearchOutput::Result(body, stats) => SearchAnswer::Result(body, stats),
             SearchOutput::Prompt(question, prompt) => {
                 SearchAnswer::Response(question.answer(prompt, query, format).await?)
             }
@@ -294,8 +294,8 @@ impl AnsweredQuery {
         }
         Ok(match &self.output_kind {
             OutputKind::Result(format) => {
-                let (body, figures) = render::result(&self.query, found, self.started, *format);
-                SearchOutput::Result(body, figures)
+                let (body, stats) = render::result(&self.query, found, self.started, *format);
+                SearchOutput::Result(body, stats)
             }
             OutputKind::Prompt(question) => {
                 let prompt = question.prompt(&found.result.hits[found.hits.clone()]);

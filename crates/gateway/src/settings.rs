@@ -95,10 +95,10 @@ pub struct RequestLimits {
     pub bodies_wait: Duration,
     /// Time by which the sender of a body may lag behind the minimum rate. For a document operation with a
     /// shorter timeout, that timeout applies.
-    pub body_patience: Duration,
+    pub body_timeout: Duration,
     /// Minimum rate of a body, in bytes a second.
     pub body_rate_min: usize,
-    /// Maximum memory of the elements of all collections of a document, beside their text, in bytes.
+    /// Maximum memory of the elements of all collections of a document, without their text, in bytes.
     pub element_bytes_max: usize,
     /// Maximum size of the text of a query that is split into words, in bytes.
     pub query_text_bytes_max: usize,
@@ -115,7 +115,7 @@ pub struct RequestLimits {
     /// Maximum number of them from one address.
     pub connections_per_address_max: usize,
     /// Time limit of a TLS handshake, of the first request of a connection, and of the head of any request.
-    pub head_patience: Duration,
+    pub head_timeout: Duration,
     /// Time that a connection stays open without a request, and that a client may leave an answer unread.
     pub connection_idle: Duration,
     /// Maximum timeout of a query if services.xml has none; a longer one is cut.
@@ -139,7 +139,7 @@ impl Default for RequestLimits {
             work_bytes_max: 64 << 20,
             answers_bytes_max: 64 << 20,
             bodies_wait: Duration::from_secs(2),
-            body_patience: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
             body_rate_min: 1 << 10,
             element_bytes_max: ParseOptions::default().element_bytes_max,
             query_text_bytes_max: queries.text_bytes_max,
@@ -149,7 +149,7 @@ impl Default for RequestLimits {
             streams_max: 128,
             connections_max: 1024,
             connections_per_address_max: 512,
-            head_patience: Duration::from_secs(30),
+            head_timeout: Duration::from_secs(30),
             connection_idle: Duration::from_secs(120),
             query_timeout_max: Duration::from_secs(60),
             document_timeout_max: Duration::from_secs(3600),

@@ -20,7 +20,7 @@ use millrace_search::SearchTrace;
 
 use crate::forwarding::HOP;
 use crate::http::rest_below;
-use crate::search_api::{QueryFigures, SearchPhases};
+use crate::search_api::{QueryStats, SearchPhases};
 
 /// Header with the sender's span.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -100,11 +100,11 @@ impl TracedRequest {
         if self.is_forwarded {
             attributes.push(("millrace.forwarded", SpanValue::Number(1)));
         }
-        if let Some(figures) = response.extensions().get::<QueryFigures>() {
-            attributes.push(("millrace.matched", SpanValue::Number(figures.total_count)));
-            attributes.push(("millrace.hits", SpanValue::Number(figures.hits as u64)));
+        if let Some(stats) = response.extensions().get::<QueryStats>() {
+            attributes.push(("millrace.matched", SpanValue::Number(stats.total_count)));
+            attributes.push(("millrace.hits", SpanValue::Number(stats.hits as u64)));
             if !self.has_shares.load(Ordering::Relaxed) {
-                self.phases(self.context, self.started, &figures.phases);
+                self.phases(self.context, self.started, &stats.phases);
             }
         }
         self.export(FinishedSpan {

@@ -76,7 +76,7 @@ impl GatewayState {
             bodies: limits.bodies_bytes_max,
             work: limits.work_bytes_max,
             answers: limits.answers_bytes_max,
-            patience: limits.bodies_wait,
+            wait_max: limits.bodies_wait,
             return_memory: settings.return_memory,
         });
         let port_limits =
@@ -233,7 +233,7 @@ impl GatewayState {
         BodyBounds {
             bytes: *request_bytes_max,
             setting: "request-bytes-max",
-            patience: limits.body_patience,
+            timeout: limits.body_timeout,
             is_reserved: false,
             is_question: false,
         }

@@ -89,7 +89,7 @@ fn names_that_nodes_advertise_are_hosts_and_pages_of_a_node_reach_all() {
 fn a_node_whose_disk_stays_full_is_not_up() {
     let nodes = TestNodes::start_with(1, NOTE, &|settings| {
         // More than any disk has.
-        (settings.node.disk_reserve, settings.node.space_patience) = (1 << 60, Duration::from_millis(50));
+        (settings.node.disk_reserve, settings.node.space_wait) = (1 << 60, Duration::from_millis(50));
     });
     let deadline = Instant::now() + Duration::from_secs(60);
     let health = loop {

@@ -31,7 +31,7 @@ fn a_panic_ends_one_stream_and_nothing_else() {
     };
     let mut neighbour = LiveStream::begin(&nodes, 0, "", "neighbour");
     let mut sent_beside = 0;
-    // More often than there are places for streams: each is given back.
+    // More often than there are slots for streams: each is given back.
     for round in 0..36 {
         // The steps that prepare, that commit, and that send to other nodes.
         let call = ["state", "write", "own"][round % 3];

@@ -11,7 +11,7 @@ use crate::execution::{GroupingExecution, HitRef, LevelState, ListState};
 use crate::level::{CheckedGrouping, GroupNode, GroupingLevel, GroupsList};
 
 /// Callback that converts references to hits of the named document summary: one hit per reference, in order.
-pub type Fill<'f, E> = dyn FnMut(Option<&str>, &[HitRef]) -> Result<Vec<ResultHit>, E> + 'f;
+pub type HitFiller<'f, E> = dyn FnMut(Option<&str>, &[HitRef]) -> Result<Vec<ResultHit>, E> + 'f;
 
 /// Groups of a request, ordered and cut to their pages. Their hits are still references.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl PagedGroups {
     ///
     /// # Errors
     /// Errors of `fill`.
-    pub fn fill<E>(mut self, fill: &mut Fill<'_, E>) -> Result<GroupingResult, E> {
+    pub fn fill<E>(mut self, fill: &mut HitFiller<'_, E>) -> Result<GroupingResult, E> {
         let mut filled: Vec<Vec<ResultHit>> = self.chosen.iter().map(|_| Vec::new()).collect();
         for summary in self.summaries() {
             let mut hits = fill(summary, &self.of_summary(summary))?.into_iter();

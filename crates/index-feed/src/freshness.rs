@@ -9,7 +9,7 @@ use millrace_bucket::BucketId;
 pub enum CopyFreshness {
     /// The copy has everything that was acknowledged before the owners were asked.
     Fresh,
-    /// It lacks something of these buckets, or cannot know: wait, or read the documents of these buckets.
+    /// Without something of these buckets, or unable to know: wait, or read the documents of these buckets.
     Missing(BTreeSet<BucketId>),
     /// The copy has never had everything, or acts by another cluster state.
     NotReady,

@@ -10,12 +10,12 @@ use crate::MARGIN_US;
 /// State of the replica of a bucket at its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnedReplicaState {
-    /// It may lack versions that were acknowledged, or that any other replica has.
+    /// Possibly without versions that were acknowledged, or that any other replica has.
     Incomplete,
-    /// It has everything that was acknowledged; others may lack a write that is in flight, and that a closing
-    /// would be about.
+    /// With everything that was acknowledged, while others may lack a write in flight that a closing would be
+    /// about.
     Whole,
-    /// All replicas have everything that a closing is about.
+    /// Equal to all other replicas in everything that a closing is about.
     Settled,
 }
 

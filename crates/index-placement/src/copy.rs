@@ -52,9 +52,9 @@ pub enum PlacedCopyState {
         /// Reason of its existence.
         reason: PlacementReason,
     },
-    /// It is scanned.
+    /// Ready to be scanned.
     Ready,
-    /// It is not given to new scans, and the node unlinks it when the running ones have ended.
+    /// Closed to new scans; unlinked by the node when the running ones have ended.
     Leaving,
 }
 

@@ -195,9 +195,9 @@ impl Error {
 /// Reason why a node can take no copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoCopiesReason {
-    /// It does not have the role `index`.
+    /// Lack of the role `index`.
     Role,
-    /// It does not serve, or is to be emptied.
+    /// Its state: not serving, or to be emptied.
     State(NodeState),
 }
 

@@ -35,9 +35,9 @@ pub struct CopyReport {
 /// Progress of a copy at its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopyProgress {
-    /// It is being made.
+    /// Being made.
     Working,
-    /// It has all that was acknowledged when it asked, and follows: it can be scanned.
+    /// Complete up to the moment at which it asked, and following: it can be scanned.
     CaughtUp,
     /// It cannot be made, or a file of it is damaged. A node that reports this waits before it reports that
     /// the copy is gone, so that copies that fail are not made again at once.
@@ -49,13 +49,13 @@ pub enum CopyProgress {
 /// Availability of a node for copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeAvailability {
-    /// It has copies, and takes others.
+    /// With copies, and taking others.
     Takes,
-    /// Its copies are scanned, and are to move away.
+    /// With copies that are scanned until they have moved away.
     Sheds,
-    /// It will be back: its copies stay, and are not made elsewhere.
+    /// Back soon: its copies stay, and are not made elsewhere.
     Pauses,
-    /// Its copies are made elsewhere.
+    /// Down: its copies are made elsewhere.
     Down,
 }
 

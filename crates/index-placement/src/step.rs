@@ -127,11 +127,11 @@ pub enum PlacementStep {
 /// Reason for which an index leaves the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexRemoval {
-    /// It is not declared any more.
+    /// No longer declared.
     NotDeclared,
     /// The one that has superseded it is ready.
     Superseded,
-    /// It was superseded before it was ready, or has lost a slice since.
+    /// Superseded before it was ready, or since then without a slice.
     Incomplete,
 }
 
@@ -146,7 +146,7 @@ pub enum LeaveReason {
     NodeLeaves,
     /// Another definition supersedes that of its index before it was ready.
     Superseded,
-    /// It failed at its node.
+    /// Failure at its node.
     Failed(Arc<str>),
 }
 

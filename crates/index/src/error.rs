@@ -64,7 +64,7 @@ pub enum Error {
     )]
     OtherSlice,
     /// A parcel is not the next one.
-    #[error("{found} is not the next parcel of the copy: ask for {}", wanted_place(wanted))]
+    #[error("{found} is not the next parcel of the copy: ask for {}", wanted_position(wanted))]
     OtherParcel {
         /// Place of the parcel.
         found: ParcelPosition,
@@ -102,8 +102,8 @@ pub enum Error {
     },
 }
 
-fn wanted_place(wanted: &Option<ParcelPosition>) -> String {
-    wanted.map_or("none, since all have come".to_owned(), |place| place.to_string())
+fn wanted_position(wanted: &Option<ParcelPosition>) -> String {
+    wanted.map_or("none, since all have come".to_owned(), |position| position.to_string())
 }
 
 impl Error {

@@ -78,18 +78,18 @@ impl CopyExport {
         &self.header
     }
 
-    /// Reads the parcel at a place.
+    /// Reads the parcel at a position.
     ///
     /// # Errors
     /// No parcel begins there; the run cannot be read, or is damaged.
-    pub fn parcel(&self, place: ParcelPosition) -> Result<CopyParcel, Error> {
-        let wanted = self.header.first_place();
+    pub fn parcel(&self, position: ParcelPosition) -> Result<CopyParcel, Error> {
+        let wanted = self.header.first_position();
         let (length, checksum) =
-            self.header.parcel_at(place).ok_or(Error::OtherParcel { found: place, wanted })?;
-        let run = &self.runs[place.run as usize];
-        let bytes = run.read(place.offset, length)?;
+            self.header.parcel_at(position).ok_or(Error::OtherParcel { found: position, wanted })?;
+        let run = &self.runs[position.run as usize];
+        let bytes = run.read(position.offset, length)?;
         match xxh3_64(&bytes) == checksum {
-            true => Ok(CopyParcel { place, bytes }),
+            true => Ok(CopyParcel { position, bytes }),
             false => Err(Error::damaged(&run.path, "a checksum differs")),
         }
     }

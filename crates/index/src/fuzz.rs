@@ -19,7 +19,7 @@ pub fn fuzz(bytes: &[u8]) {
         assert_eq!(CopyManifest::decode(&manifest.encode()), Some(manifest), "a manifest is what it was");
     }
     if let Ok(header) = CopyHeader::decode(&sealed) {
-        fuzz_places(&header);
+        fuzz_positions(&header);
         assert_eq!(CopyHeader::decode(&header.encode()).ok(), Some(header), "a header is what it was");
     }
     if let Some(plan) = ImportPlan::decode(&sealed) {
@@ -38,12 +38,12 @@ pub fn fuzz(bytes: &[u8]) {
 }
 
 /// The parcels of a header are all of its bytes, once each.
-fn fuzz_places(header: &CopyHeader) {
-    let (mut next, mut bytes) = (header.first_place(), 0);
-    while let Some(place) = next {
-        let (length, _) = header.parcel_at(place).expect("each place has a parcel");
+fn fuzz_positions(header: &CopyHeader) {
+    let (mut next, mut bytes) = (header.first_position(), 0);
+    while let Some(position) = next {
+        let (length, _) = header.parcel_at(position).expect("each position has a parcel");
         bytes += length;
-        next = header.place_after(place);
+        next = header.position_after(position);
     }
     assert_eq!(bytes, header.bytes(), "the parcels have all bytes");
 }

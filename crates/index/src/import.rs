@@ -115,7 +115,7 @@ impl CopyImport {
         if before.as_ref() != Some(&plan) {
             plan.write(disk, directory)?;
         }
-        let next = plan.header.first_place();
+        let next = plan.header.first_position();
         let mut import = CopyImport {
             options,
             plan,
@@ -162,16 +162,16 @@ impl CopyImport {
     /// The parcel is another one or damaged: [`CopyImport::next`] stays. The run was damaged where it came
     /// from, or here, or the system refuses: the run has to come again from its start.
     pub fn accept(&mut self, parcel: &CopyParcel) -> Result<(), Error> {
-        let other = Error::OtherParcel { found: parcel.place, wanted: self.next };
-        if self.next != Some(parcel.place) {
+        let other = Error::OtherParcel { found: parcel.position, wanted: self.next };
+        if self.next != Some(parcel.position) {
             return Err(other);
         }
-        let (length, checksum) = self.plan.header.parcel_at(parcel.place).ok_or(other)?;
+        let (length, checksum) = self.plan.header.parcel_at(parcel.position).ok_or(other)?;
         if parcel.bytes.len() as u64 != length || xxh3_64(&parcel.bytes) != checksum {
             return Err(Error::DamagedTransfer { part: "parcel" });
         }
-        let run = parcel.place.run;
-        let next = self.plan.header.place_after(parcel.place);
+        let run = parcel.position.run;
+        let next = self.plan.header.position_after(parcel.position);
         let is_last = next.is_none_or(|next| next.run != run);
         self.moved += length;
         let taken = self.append(parcel).and_then(|()| if is_last { self.complete_run(run) } else { Ok(()) });
@@ -189,8 +189,8 @@ impl CopyImport {
     /// Parcels are missing; the system refuses. The import can be opened again.
     pub fn finish(self) -> Result<IndexCopy, Error> {
         let CopyImport { options, plan, next, .. } = self;
-        if let Some(place) = next {
-            return Err(Error::Unfinished { directory: options.directory, next: place });
+        if let Some(position) = next {
+            return Err(Error::Unfinished { directory: options.directory, next: position });
         }
         let manifest = CopyManifest {
             definition: options.definition,
@@ -220,14 +220,14 @@ impl CopyImport {
 
     fn append(&mut self, parcel: &CopyParcel) -> Result<(), Error> {
         let disk = &*self.options.disk;
-        let path = part_path(&self.options.directory, self.number(parcel.place.run));
+        let path = part_path(&self.options.directory, self.number(parcel.position.run));
         let failed = |error: std::io::Error| Error::io("write", &path, &error);
         let part = match self.part.take() {
             Some(part) => part,
             None => {
-                self.is_resumed = parcel.place.offset > 0;
+                self.is_resumed = parcel.position.offset > 0;
                 let opened = match self.is_resumed {
-                    true => disk.reopen(&path, parcel.place.offset),
+                    true => disk.reopen(&path, parcel.position.offset),
                     false => disk.create(&path),
                 };
                 opened.map_err(failed)?
@@ -313,11 +313,11 @@ impl CopyImport {
         self.next = Some(ParcelPosition { run, offset: 0 });
     }
 
-    /// Finds the place to go on at: from the start of a run, behind all that is here.
+    /// Finds the position to go on at: from the start of a run, behind all that is here.
     fn enter_run(&mut self) -> Result<(), Error> {
         while let Some(start) = self.next {
             if self.is_whole(start.run)? {
-                self.next = self.plan.header.place_after(self.last_place(start.run));
+                self.next = self.plan.header.position_after(self.last_position(start.run));
                 continue;
             }
             let missing = self.first_missing(start)?;
@@ -356,24 +356,24 @@ impl CopyImport {
         };
         let end = file.len().map_err(failed)?;
         let (mut next, mut bytes) = (Some(start), Vec::new());
-        while let Some(place) = next.filter(|place| place.run == start.run) {
-            let Some((length, checksum)) = self.plan.header.parcel_at(place) else { break };
-            if place.offset + length > end {
+        while let Some(position) = next.filter(|position| position.run == start.run) {
+            let Some((length, checksum)) = self.plan.header.parcel_at(position) else { break };
+            if position.offset + length > end {
                 break;
             }
             bytes.clear();
             // A parcel is of some megabytes.
-            file.read_onto(place.offset, length as usize, &mut bytes).map_err(failed)?;
+            file.read_onto(position.offset, length as usize, &mut bytes).map_err(failed)?;
             if xxh3_64(&bytes) != checksum {
                 break;
             }
-            next = self.plan.header.place_after(place);
+            next = self.plan.header.position_after(position);
         }
         Ok(next)
     }
 
     /// Place of the last parcel of a run.
-    fn last_place(&self, run: u32) -> ParcelPosition {
+    fn last_position(&self, run: u32) -> ParcelPosition {
         let header = &self.plan.header;
         // A run has at least a byte.
         let last = (header.runs[run as usize].length - 1) / header.parcel_bytes;

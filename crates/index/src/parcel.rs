@@ -65,7 +65,7 @@ impl fmt::Display for ParcelPosition {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyParcel {
     /// Place of the first byte.
-    pub place: ParcelPosition,
+    pub position: ParcelPosition,
     /// Bytes from there on.
     pub bytes: Vec<u8>,
 }
@@ -77,30 +77,30 @@ impl CopyHeader {
     }
 
     /// Place of the first parcel; `None` if there are no runs.
-    pub fn first_place(&self) -> Option<ParcelPosition> {
+    pub fn first_position(&self) -> Option<ParcelPosition> {
         (!self.runs.is_empty()).then(ParcelPosition::default)
     }
 
     /// Place of the parcel after one; `None` at the end.
-    pub fn place_after(&self, place: ParcelPosition) -> Option<ParcelPosition> {
-        let run = self.runs.get(place.run as usize)?;
-        let offset = place.offset.saturating_add(self.parcel_bytes);
+    pub fn position_after(&self, position: ParcelPosition) -> Option<ParcelPosition> {
+        let run = self.runs.get(position.run as usize)?;
+        let offset = position.offset.saturating_add(self.parcel_bytes);
         if offset < run.length {
-            return Some(ParcelPosition { offset, ..place });
+            return Some(ParcelPosition { offset, ..position });
         }
-        let next = place.run + 1;
+        let next = position.run + 1;
         ((next as usize) < self.runs.len()).then_some(ParcelPosition { run: next, offset: 0 })
     }
 
-    /// Length and checksum of the parcel at a place; `None` if none begins there.
-    pub(crate) fn parcel_at(&self, place: ParcelPosition) -> Option<(u64, u64)> {
-        let run = self.runs.get(place.run as usize)?;
-        if !place.offset.is_multiple_of(self.parcel_bytes) {
+    /// Length and checksum of the parcel at a position; `None` if none begins there.
+    pub(crate) fn parcel_at(&self, position: ParcelPosition) -> Option<(u64, u64)> {
+        let run = self.runs.get(position.run as usize)?;
+        if !position.offset.is_multiple_of(self.parcel_bytes) {
             return None;
         }
-        let number = usize::try_from(place.offset / self.parcel_bytes).ok()?;
+        let number = usize::try_from(position.offset / self.parcel_bytes).ok()?;
         let checksum = *run.checksums.get(number)?;
-        Some((self.parcel_bytes.min(run.length - place.offset), checksum))
+        Some((self.parcel_bytes.min(run.length - position.offset), checksum))
     }
 
     /// The header as bytes, under a checksum.
@@ -244,16 +244,16 @@ mod tests {
     }
 
     #[test]
-    fn places_follow_each_other() {
+    fn positions_follow_each_other() {
         let header = header();
-        let mut places = Vec::new();
-        let mut next = header.first_place();
-        while let Some(place) = next {
-            let (length, _) = header.parcel_at(place).expect("a parcel begins there");
-            places.push((place.run, place.offset, length));
-            next = header.place_after(place);
+        let mut positions = Vec::new();
+        let mut next = header.first_position();
+        while let Some(position) = next {
+            let (length, _) = header.parcel_at(position).expect("a parcel begins there");
+            positions.push((position.run, position.offset, length));
+            next = header.position_after(position);
         }
-        assert_eq!(places, [(0, 0, 10), (0, 10, 10), (0, 20, 5), (1, 0, 1), (2, 0, 10)]);
+        assert_eq!(positions, [(0, 0, 10), (0, 10, 10), (0, 20, 5), (1, 0, 1), (2, 0, 10)]);
         for (run, offset) in [(0, 1), (0, 30), (1, 10), (3, 0)] {
             assert_eq!(header.parcel_at(ParcelPosition { run, offset }), None, "{run} {offset}");
         }

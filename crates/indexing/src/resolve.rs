@@ -13,7 +13,7 @@ use crate::script::{IndexingExpression, IndexingScript, IndexingStatement, Index
 use crate::{Error, IndexingComponents, StatementFailure};
 
 /// Type of a value before execution, if it is known.
-type Known = Option<DataType>;
+type InferredType = Option<DataType>;
 
 /// Members of an entry of a map, which is a struct within `for_each`.
 pub(crate) const ENTRY_KEY: &str = "$key";
@@ -26,16 +26,16 @@ pub(crate) struct StatementResolver<'a> {
     pub field: &'a str,
     /// True for statements of an application that is active already: what earlier versions accepted stays.
     pub is_active: bool,
-    pub variables: HashMap<String, Known>,
+    pub variables: HashMap<String, InferredType>,
 }
 
 impl StatementResolver<'_> {
     pub fn script(
         &mut self,
         script: &mut IndexingScript,
-        input: &Known,
-        target: &Known,
-    ) -> Result<Known, Error> {
+        input: &InferredType,
+        target: &InferredType,
+    ) -> Result<InferredType, Error> {
         let mut last = None;
         for statement in &mut script.statements {
             last = self.statement(statement, input, target)?;
@@ -46,9 +46,9 @@ impl StatementResolver<'_> {
     fn statement(
         &mut self,
         statement: &mut IndexingStatement,
-        input: &Known,
-        target: &Known,
-    ) -> Result<Known, Error> {
+        input: &InferredType,
+        target: &InferredType,
+    ) -> Result<InferredType, Error> {
         let mut known = input.clone();
         for at in 0..statement.steps.len() {
             let wanted = self.wanted_by(&statement.steps[at + 1..], target);
@@ -59,7 +59,7 @@ impl StatementResolver<'_> {
 
     /// Type required by the following steps: by the next output, by a function that accepts one type or turns
     /// the wanted type into another, or by the context of the statement.
-    fn wanted_by(&self, steps: &[IndexingStep], target: &Known) -> Known {
+    fn wanted_by(&self, steps: &[IndexingStep], target: &InferredType) -> InferredType {
         let Some((step, rest)) = steps.split_first() else { return target.clone() };
         match &step.expression {
             IndexingExpression::Output(field) => {
@@ -103,7 +103,12 @@ impl StatementResolver<'_> {
     }
 
     /// Type of the value of an expression, whose defaults are set on the way.
-    fn step(&mut self, step: &mut IndexingStep, input: &Known, target: &Known) -> Result<Known, Error> {
+    fn step(
+        &mut self,
+        step: &mut IndexingStep,
+        input: &InferredType,
+        target: &InferredType,
+    ) -> Result<InferredType, Error> {
         let position = step.position.clone();
         match &mut step.expression {
             IndexingExpression::Constant(value) => Ok(type_of(value)),
@@ -193,7 +198,7 @@ impl StatementResolver<'_> {
         Ok(data_type)
     }
 
-    fn output(&self, name: &str, input: &Known, position: &SourcePosition) -> Result<(), Error> {
+    fn output(&self, name: &str, input: &InferredType, position: &SourcePosition) -> Result<(), Error> {
         let Some(field) = self.schema.fields.get(name) else {
             return self.fail(position, format!("schema '{}' has no field '{name}'", self.schema.name));
         };
@@ -210,7 +215,7 @@ impl StatementResolver<'_> {
         }
     }
 
-    fn want_text(&self, what: &str, input: &Known, position: &SourcePosition) -> Result<(), Error> {
+    fn want_text(&self, what: &str, input: &InferredType, position: &SourcePosition) -> Result<(), Error> {
         match input {
             Some(DataType::String | DataType::Uri) | None => Ok(()),
             Some(other) => self
@@ -226,7 +231,7 @@ impl StatementResolver<'_> {
 
 /// True if values of these types can be joined to one collection; types that are unknown are left to the
 /// values.
-fn are_joined(types: &[Known]) -> bool {
+fn are_joined(types: &[InferredType]) -> bool {
     let mut known = types.iter().flatten();
     let Some(first) = known.next() else { return true };
     matches!(first, DataType::Array(_) | DataType::WeightedSet { .. })
@@ -234,7 +239,7 @@ fn are_joined(types: &[Known]) -> bool {
 }
 
 /// Type of concatenated values: a collection if they are joined, otherwise text.
-fn concatenated(types: Vec<Known>, collects: bool) -> Known {
+fn concatenated(types: Vec<InferredType>, collects: bool) -> InferredType {
     match collects {
         true if types.contains(&None) => None,
         true => types.into_iter().next().flatten(),
@@ -294,7 +299,7 @@ const fn rank(data_type: &DataType) -> u8 {
 }
 
 /// Type of a constant.
-fn type_of(value: &DocumentValue) -> Known {
+fn type_of(value: &DocumentValue) -> InferredType {
     match value {
         DocumentValue::Bool(_) => Some(DataType::Bool),
         DocumentValue::Int(_) => Some(DataType::Int),
@@ -319,7 +324,7 @@ impl ValueFunction {
         )
     }
 
-    fn result_type(&self, input: &Known) -> Result<Known, StatementFailure> {
+    fn result_type(&self, input: &InferredType) -> Result<InferredType, StatementFailure> {
         let text = |name: &str| match input.as_ref().map(innermost) {
             None | Some(DataType::String | DataType::Uri) => Ok(input.clone()),
             Some(_) => Err(StatementFailure::value(format!("{name} needs text; convert it with to_string"))),
@@ -382,7 +387,7 @@ impl ValueFunction {
 }
 
 /// Checks that a value is a single text.
-fn one_text(name: &str, input: &Known) -> Result<(), StatementFailure> {
+fn one_text(name: &str, input: &InferredType) -> Result<(), StatementFailure> {
     let cure = match input {
         None | Some(DataType::String | DataType::Uri) => return Ok(()),
         Some(DataType::Array(_) | DataType::WeightedSet { .. }) => "use it within for_each",

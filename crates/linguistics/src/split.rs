@@ -9,9 +9,9 @@ const PART_BYTES: usize = 1 << 10;
 
 /// The byte range of a piece of a text. No word is in two of them.
 enum WordPiece {
-    /// All of it is ASCII.
+    /// ASCII.
     Ascii(Range<usize>),
-    /// It has other characters, too, and no white space.
+    /// Text with other characters, without white space.
     Mixed(Range<usize>),
 }
 

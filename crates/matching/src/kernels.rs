@@ -2,11 +2,11 @@
 //! code.
 
 mod anchors;
-mod brain;
+mod bfloat16;
 mod few;
 mod scan;
 
 pub(crate) use anchors::{NeedleAnchors, begins_wide};
-pub(crate) use brain::Bfloat16Query;
+pub(crate) use bfloat16::Bfloat16Query;
 pub(crate) use few::FewNumbers;
 pub(crate) use scan::{RANGES, find_in_table, find_in_wide_table, find_narrow, find_wide};

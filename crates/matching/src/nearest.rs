@@ -129,7 +129,7 @@ impl NearestLeaf {
                     DistanceMetric::Euclidean => KernelSum::SquaredDifference,
                     _ => KernelSum::Product,
                 };
-                match (split, C::brain(cells)) {
+                match (split, C::bfloat16(cells)) {
                     (Some(split), Some(cells)) => split.sum_rows(pairs, cells, rows, distances),
                     _ => kernels::sum_rows(pairs, query, cells, width, rows, distances),
                 }
@@ -438,7 +438,7 @@ trait VectorCell: KernelCell {
     }
 
     /// The cells as bytes of bfloat16 numbers, if they are such.
-    fn brain(_cells: &[Self]) -> Option<&[[u8; 2]]> {
+    fn bfloat16(_cells: &[Self]) -> Option<&[[u8; 2]]> {
         None
     }
 }
@@ -446,12 +446,12 @@ trait VectorCell: KernelCell {
 impl VectorCell for f32 {}
 impl VectorCell for [u8; 4] {}
 impl VectorCell for bf16 {
-    fn brain(cells: &[bf16]) -> Option<&[[u8; 2]]> {
+    fn bfloat16(cells: &[bf16]) -> Option<&[[u8; 2]]> {
         Some(bytemuck::cast_slice(cells))
     }
 }
 impl VectorCell for [u8; 2] {
-    fn brain(cells: &[[u8; 2]]) -> Option<&[[u8; 2]]> {
+    fn bfloat16(cells: &[[u8; 2]]) -> Option<&[[u8; 2]]> {
         Some(cells)
     }
 }

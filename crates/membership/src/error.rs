@@ -48,7 +48,7 @@ pub enum Error {
         /// Names of all nodes.
         known: String,
     },
-    /// There is no cluster.
+    /// No cluster.
     #[error("the node is in no cluster, so that its state cannot be set: start it with --cluster, or end it")]
     Alone,
     /// The contents of this node's directory cannot be used.

@@ -144,7 +144,7 @@ fn decide(
 
 /// Outcome of a publication.
 enum PublishOutcome {
-    /// There was nothing to publish.
+    /// Nothing to publish.
     Nothing,
     /// Published at this revision.
     At(StoreRevision),

@@ -11,14 +11,13 @@
 //! operators, and every node follows it.
 //!
 //! [`rest`] shows the cluster in the form of Vespa's `cluster/v2`, and accepts the states that operators
-//! request for nodes. [`NodeFigures`] is the form in which a node reports its data movement.
+//! request for nodes. [`NodeStats`] is the form in which a node reports its data movement.
 //!
 //! This crate does not know the contents of a package or a bucket, and sends nothing to other nodes:
 //! everything goes through coordination.
 
 mod absence;
 mod error;
-mod figures;
 mod kept;
 mod keys;
 mod leader;
@@ -30,10 +29,10 @@ mod placement;
 pub mod rest;
 mod settings;
 mod snapshot;
-mod standing;
+mod stats;
+mod status;
 
 pub use error::Error;
-pub use figures::{BucketFigures, IdealFigures, NodeFigures, OperationFigures, PaceFigures, TransferFigures};
 pub use kept::{kept_protocol, resident};
 pub use membership::{ClusterMembership, ConfirmedState};
 pub use notes::NodeNote;
@@ -41,4 +40,5 @@ pub use packages::{PACKAGE_BYTES_MAX, PackagePublication, PublishedPackage};
 pub use placement::DeclaredIndexes;
 pub use settings::{NodeRole, Settings};
 pub use snapshot::{CoordinationSnapshot, RegisteredNode, RequestedStateRecord};
-pub use standing::NotServing;
+pub use stats::{BucketStats, IdealStateStats, NodeStats, OperationStats, TransferRateStats, TransferStats};
+pub use status::NotServing;

@@ -35,7 +35,7 @@ pub(crate) async fn stay_registered(shared: Arc<MembershipShared>, mut own: watc
 /// Registers once, and waits until the registration is gone.
 async fn register(shared: &MembershipShared, own: &mut watch::Receiver<RegisteredNode>) -> Result<(), Error> {
     let lease = LeaseKeeper::grant(Arc::clone(&shared.coordination), shared.settings.lease).await;
-    shared.reach.note(&lease);
+    shared.outage.note(&lease);
     let lease = lease?;
     absence::check(shared).await?;
     let mut states = shared.states();
@@ -125,7 +125,7 @@ async fn confirm(
     let ask = Transaction::new().when(registered.clone()).then(read()).otherwise(read());
     let asked = Instant::now();
     let outcome = shared.coordination.transact(ask).await;
-    shared.reach.note(&outcome);
+    shared.outage.note(&outcome);
     let outcome = match outcome {
         Ok(outcome) => outcome,
         // The lease detects an outage that lasts too long.

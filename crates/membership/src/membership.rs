@@ -15,7 +15,7 @@ use crate::kept::MemberLocalState;
 use crate::keys::ClusterKeys;
 use crate::placement::{self, PlacementKnowledge};
 use crate::snapshot::read_state;
-use crate::standing::{CoordinationReach, rejoin_after_removal};
+use crate::status::{CoordinationOutage, rejoin_after_removal};
 use crate::{
     CoordinationSnapshot, Error, NodeRole, PublishedPackage, RegisteredNode, RequestedStateRecord, Settings,
     leader, member,
@@ -42,7 +42,7 @@ pub(crate) struct MembershipShared {
     confirmations: watch::Sender<Option<ConfirmedState>>,
     pub(crate) placement: PlacementKnowledge,
     stopped: watch::Sender<bool>,
-    pub(crate) reach: CoordinationReach,
+    pub(crate) outage: CoordinationOutage,
     pub(crate) last_participation: LastParticipation,
 }
 
@@ -116,7 +116,7 @@ impl ClusterMembership {
             confirmations: watch::Sender::new(None),
             placement: PlacementKnowledge::new(kept.placement.clone()),
             stopped: watch::Sender::new(false),
-            reach: CoordinationReach::default(),
+            outage: CoordinationOutage::default(),
             last_participation,
             settings,
             coordination,

@@ -19,7 +19,7 @@ use millrace_cluster::NodeKey;
 use millrace_cluster::controller::RequestedNodeState;
 use serde_json::{Value, json};
 
-use crate::{ClusterMembership, CoordinationSnapshot, Error, NodeFigures};
+use crate::{ClusterMembership, CoordinationSnapshot, Error, NodeStats};
 
 /// Cluster that the endpoints show and change.
 pub trait OperatedCluster: Send + Sync + 'static {
@@ -29,8 +29,8 @@ pub trait OperatedCluster: Send + Sync + 'static {
     /// All knowledge about the cluster.
     fn snapshot(&self) -> Arc<CoordinationSnapshot>;
 
-    /// Figures of a node's data, if known here.
-    fn figures(&self, node: NodeKey) -> Option<NodeFigures>;
+    /// Statistics of a node's data, if known here.
+    fn stats(&self, node: NodeKey) -> Option<NodeStats>;
 
     /// True if there is no cluster: the node is alone.
     fn is_alone(&self) -> bool {
@@ -51,14 +51,14 @@ pub struct ShownMembership<N, F> {
     pub membership: ClusterMembership,
     /// Returns the names of the content clusters.
     pub clusters: N,
-    /// Returns the figures of a node's data, if known here.
-    pub figures: F,
+    /// Returns the statistics of a node's data, if known here.
+    pub stats: F,
 }
 
 impl<N, F> OperatedCluster for ShownMembership<N, F>
 where
     N: Fn() -> Vec<String> + Send + Sync + 'static,
-    F: Fn(NodeKey) -> Option<NodeFigures> + Send + Sync + 'static,
+    F: Fn(NodeKey) -> Option<NodeStats> + Send + Sync + 'static,
 {
     fn clusters(&self) -> Vec<String> {
         (self.clusters)()
@@ -68,8 +68,8 @@ where
         Arc::clone(&self.membership.snapshots().borrow())
     }
 
-    fn figures(&self, node: NodeKey) -> Option<NodeFigures> {
-        (self.figures)(node)
+    fn stats(&self, node: NodeKey) -> Option<NodeStats> {
+        (self.stats)(node)
     }
 
     fn request_state(&self, name: String, state: RequestedNodeState, reason: String) -> StateChange<'_> {
@@ -83,14 +83,14 @@ pub struct SingleNodeStatus<N, F> {
     pub url: String,
     /// Returns the names of the content clusters.
     pub clusters: N,
-    /// Returns the figures of its data.
-    pub figures: F,
+    /// Returns the statistics of its data.
+    pub stats: F,
 }
 
 impl<N, F> OperatedCluster for SingleNodeStatus<N, F>
 where
     N: Fn() -> Vec<String> + Send + Sync + 'static,
-    F: Fn() -> NodeFigures + Send + Sync + 'static,
+    F: Fn() -> NodeStats + Send + Sync + 'static,
 {
     fn clusters(&self) -> Vec<String> {
         (self.clusters)()
@@ -100,8 +100,8 @@ where
         Arc::new(CoordinationSnapshot::alone(&self.url))
     }
 
-    fn figures(&self, _: NodeKey) -> Option<NodeFigures> {
-        Some((self.figures)())
+    fn stats(&self, _: NodeKey) -> Option<NodeStats> {
+        Some((self.stats)())
     }
 
     fn is_alone(&self) -> bool {

@@ -73,7 +73,7 @@ pub use self::route::{
     AccessKind, RETRY_PAUSE, ReadFence, RouteBackoff, RouteSubject, RoutingDecision, forward_request,
 };
 pub use self::snapshots::{
-    GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion,
+    GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotQuestion, SnapshotStats, SnapshotVersion,
     SnapshotVersionPage, own_snapshots, snapshots_at, snapshots_of_all,
 };
 pub(crate) use self::waits::BlockingWaits;
@@ -222,11 +222,11 @@ pub struct OwnRun {
 /// The relation of a node to a cluster.
 #[derive(Clone, Copy)]
 pub enum NodeCluster<'a> {
-    /// It runs alone.
+    /// Running alone.
     Alone,
-    /// It is a member, and has no part yet: the cluster state does not have this run of its process.
+    /// A member without a part yet: the cluster state does not have this run of its process.
     Joining(&'a Arc<dyn ClusterMember>),
-    /// It has its part.
+    /// A member with its part.
     Joined(&'a Arc<dyn ClusterMember>, &'a Arc<dyn ClusterView>),
 }
 
@@ -306,7 +306,7 @@ pub trait ClusterMember: Send + Sync + 'static {
     fn placement(&self) -> PlacementOverview;
 
     /// Passes a request about placed indexes to the leader, and waits for its answer.
-    fn ask_leader(&self, request: PlacementRequest, patience: Duration) -> LeaderAnswer<'_>;
+    fn ask_leader(&self, request: PlacementRequest, timeout: Duration) -> LeaderAnswer<'_>;
 
     /// Gauges of the membership, for requests for metrics.
     fn gauges(&self) -> Vec<MetricGauge>;

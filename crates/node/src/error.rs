@@ -76,7 +76,7 @@ fn doctor(error: &millrace_store::Error) -> &'static str {
 /// Reason why a request is refused or fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no application yet.
+    /// No application yet.
     #[error(
         "no application is deployed: deploy one with 'millrace deploy DIR' or POST it to \
          /application/v2/tenant/default/prepareandactivate on the config port"
@@ -182,7 +182,7 @@ pub enum Error {
     /// The body arrives too slowly.
     #[error(
         "the request body came too slowly: {received} bytes while the server waited for {waited:.1?}; send it faster, or raise \
-         body-patience-s or the request's timeout"
+         body-timeout-s or the request's timeout"
     )]
     SlowBody {
         /// Bytes received.

@@ -52,7 +52,7 @@ impl DiskSpaceMonitor {
 
 impl Node {
     /// Returns the reason why this node cannot take documents: permanently, or for
-    /// [`Settings::space_patience`](crate::Settings::space_patience). A full disk is noticed from the first
+    /// [`Settings::space_wait`](crate::Settings::space_wait). A full disk is noticed from the first
     /// call on.
     ///
     /// Reads the store's figures.
@@ -63,7 +63,7 @@ impl Node {
         }
         let reserve = self.settings().disk_reserve;
         let full_for = self.space_watch().look(free < reserve.max(SPACE_MIN));
-        let is_long = full_for > self.settings().space_patience;
+        let is_long = full_for > self.settings().space_wait;
         is_long.then_some(UnhealthyReason::OutOfSpace { seconds: full_for.as_secs(), free, reserve })
     }
 }

@@ -438,7 +438,7 @@ impl NodeMetrics {
     /// The only service of this node; with its values, in the format of `/metrics/v1/values`.
     pub fn services(&self, gauges: &[MetricGauge]) -> Value {
         let gauges = self.with_vespa_names(gauges);
-        let recent = self.recent_figures(&gauges);
+        let recent = self.recent_stats(&gauges);
         let mut values = serde_json::Map::new();
         for (metric, name, unit, _) in &DESCRIPTIONS {
             let series = self.values(*metric);

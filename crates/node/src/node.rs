@@ -1,6 +1,6 @@
 //! The node: shared state of all endpoints.
 
-mod figures;
+mod gauges;
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, Permissions};

@@ -25,6 +25,8 @@ use millrace_schema::change::ChangeEffect;
 use millrace_schema::{Application, ClusterDocument};
 use serde_json::Value;
 
+pub use millrace_cluster::reindexing::ChosenTypes;
+
 pub(crate) use self::alone::LocalReindexings;
 pub(crate) use self::shared::{read, write};
 use crate::{CompiledApplication, Error, Node};
@@ -32,9 +34,6 @@ use crate::{CompiledApplication, Error, Node};
 /// Maximum distance of a removal of a type from the present. Documents that were rewritten under a later time
 /// are of a node whose clock is wrong.
 const AHEAD_MAX: Duration = Duration::from_secs(1800);
-
-/// Document types by content cluster.
-pub type Chosen = millrace_cluster::reindexing::ChosenTypes;
 
 /// Handles a new deployment: marked types begin, and the types whose statements it changes are pending. May
 /// wait for coordination.
@@ -89,7 +88,7 @@ pub fn not_removed(node: &Node, next: &Application) -> Result<(), Error> {
 ///
 /// # Errors
 /// The marks could not be stored.
-pub fn mark(node: &Node, chosen: &Chosen, speed: f64) -> Result<(), Error> {
+pub fn mark(node: &Node, chosen: &ChosenTypes, speed: f64) -> Result<(), Error> {
     match node.cluster().member() {
         None => node.reindexings().mark(chosen, speed).map_err(|error| write_error(&error)),
         Some(cluster) => shared::change(&**cluster, |record| record.types.mark(chosen, speed, now_ms())),
@@ -101,7 +100,7 @@ pub fn mark(node: &Node, chosen: &Chosen, speed: f64) -> Result<(), Error> {
 ///
 /// # Errors
 /// The speed could not be stored.
-pub fn set_speed(node: &Node, chosen: &Chosen, speed: f64) -> Result<Chosen, Error> {
+pub fn set_speed(node: &Node, chosen: &ChosenTypes, speed: f64) -> Result<ChosenTypes, Error> {
     match node.cluster().member() {
         None => node.reindexings().set_speed(chosen, speed).map_err(|error| write_error(&error)),
         Some(cluster) => shared::change(&**cluster, |record| record.types.set_speed(chosen, speed)),
@@ -143,7 +142,7 @@ pub(crate) fn reindexed(deployment: &CompiledApplication) -> ReindexedApplicatio
         .iter()
         .map(|cluster| (Arc::clone(&cluster.id), types_of(&cluster.documents)))
         .collect();
-    let mut changed = Chosen::new();
+    let mut changed = ChosenTypes::new();
     for action in deployment.changes.actions.iter().filter(|action| action.effect == ChangeEffect::Reindex) {
         if let Some(cluster) = application.cluster_of(&action.document_type) {
             let document_type = Arc::clone(&action.document_type);

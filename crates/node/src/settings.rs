@@ -34,7 +34,7 @@ pub struct Settings {
     /// Bytes that stay free on the disk: below it, writes other than removes are refused.
     pub disk_reserve: u64,
     /// Time for which the disk may be full before the node reports that it is down.
-    pub space_patience: Duration,
+    pub space_wait: Duration,
     /// Time within which writes are synced that were acknowledged before.
     pub deferred_sync: Duration,
     /// Time after the deletion of a group within which its bytes leave the disk.
@@ -85,7 +85,7 @@ impl Settings {
             queries_memory_max: 2 * QUERY_MEMORY_MAX,
             cache_bytes: 512 << 20,
             disk_reserve: 256 << 20,
-            space_patience: Duration::from_secs(60),
+            space_wait: Duration::from_secs(60),
             deferred_sync: Duration::from_millis(100),
             erase_within: Duration::from_secs(30 * 24 * 3600),
             keep_logs: Duration::ZERO,

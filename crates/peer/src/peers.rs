@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::complaints::RejectedPeerLog;
 use crate::greeting::{PeerAddress, PeerChannel};
 use crate::protocol::ConnectionProtocol;
-use crate::stream::{Halves, PeerStream};
+use crate::stream::{PeerStream, StreamHalves};
 use crate::{Error, MESSAGE_BYTES_MAX, codec};
 
 /// Callback with the answer; `None` if none will arrive.
@@ -159,7 +159,7 @@ async fn lose_for(pause: Duration, queue: &mut mpsc::Receiver<OutgoingFrame>) {
     let _ = timeout(pause, lose).await;
 }
 
-async fn connect(peer: &PeerAddress, trust: Option<&NodeTrust>) -> io::Result<Halves> {
+async fn connect(peer: &PeerAddress, trust: Option<&NodeTrust>) -> io::Result<StreamHalves> {
     let connecting = async {
         let (reading, mut writing) = PeerStream::connect(&peer.address, trust).await?.split();
         writing.write_all(&peer.greeting(PeerChannel::Requests)).await?;
@@ -201,7 +201,7 @@ impl WaitingReply {
     }
 
     /// Time from now on after which the connection is lost, unless an answer comes.
-    fn patience(&self, now: Instant) -> Duration {
+    fn time_left(&self, now: Instant) -> Duration {
         let since = self.requests.lock().silent_since.unwrap_or(now);
         self.silence.saturating_sub(now.saturating_duration_since(since))
     }
@@ -297,9 +297,9 @@ async fn next_frame(
     let mut frame = pin!(read_frame(stream));
     loop {
         // The read goes on over the pauses: a part of the message may have come.
-        match timeout(waiting.patience(Instant::now()), frame.as_mut()).await {
+        match timeout(waiting.time_left(Instant::now()), frame.as_mut()).await {
             Ok(frame) => return frame,
-            Err(_) if waiting.patience(Instant::now()).is_zero() => {
+            Err(_) if waiting.time_left(Instant::now()).is_zero() => {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             // A request may have been sent at the end of a pause.
@@ -348,7 +348,7 @@ mod tests {
     fn only_the_wait_for_an_answer_is_a_silence() {
         let (waiting, start) = (WaitingReply::new(SILENCE_MAX), Instant::now());
         let at = |tenths: u32| start + SILENCE_MAX * tenths / 10;
-        let left = |tenths: u32| waiting.patience(at(tenths)).as_millis() * 10 / SILENCE_MAX.as_millis();
+        let left = |tenths: u32| waiting.time_left(at(tenths)).as_millis() * 10 / SILENCE_MAX.as_millis();
         let add = |id: u64, tenths: u32| waiting.add(id, Box::new(|_| ()), at(tenths));
         assert_eq!(left(100), 10, "nothing is awaited");
         // A request that is sent when the connection was silent for long has all of the time.

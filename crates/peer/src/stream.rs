@@ -19,7 +19,7 @@ pub(crate) enum PeerStream {
 }
 
 /// The two directions of a connection.
-pub(crate) type Halves = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
+pub(crate) type StreamHalves = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
 
 impl PeerStream {
     /// Connects to the node at `address`; with `trust`, only to a trusted one.
@@ -44,7 +44,7 @@ impl PeerStream {
         }
     }
 
-    pub(crate) fn split(self) -> Halves {
+    pub(crate) fn split(self) -> StreamHalves {
         match self {
             PeerStream::Plain(stream) => {
                 let (reading, writing) = stream.into_split();
@@ -58,18 +58,18 @@ impl PeerStream {
     }
 
     /// Converts it for a blocking thread, whose writes time out after `silence`, and whose reads after
-    /// `patience`. It ends when the returned [`StreamEnds`] is dropped.
+    /// `timeout`. It ends when the returned [`StreamEnds`] is dropped.
     pub(crate) fn blocking(
         self,
         silence: Duration,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<(BulkStream, StreamEnds)> {
         let socket = match &self {
             PeerStream::Plain(stream) => stream.as_fd(),
             PeerStream::Encrypted(stream) => stream.get_ref().0.as_fd(),
         };
         let ends = StreamEnds(BlockingTcp::from(socket.try_clone_to_owned()?));
-        ends.0.set_read_timeout(Some(patience))?;
+        ends.0.set_read_timeout(Some(timeout))?;
         let stream = match self {
             PeerStream::Plain(stream) => {
                 let stream = stream.into_std()?;
@@ -102,17 +102,17 @@ pub(crate) enum BulkStream {
 }
 
 impl BulkStream {
-    /// Connects like [`PeerStream::connect`], within `patience`; a byte that takes longer than `silence` ends
+    /// Connects like [`PeerStream::connect`], within `timeout`; a byte that takes longer than `silence` ends
     /// the connection.
     pub(crate) fn connect(
         address: &str,
         trust: Option<&NodeTrust>,
-        patience: Duration,
+        timeout: Duration,
         silence: Duration,
     ) -> io::Result<Self> {
         let place = address.to_socket_addrs()?.next();
         let place = place.ok_or_else(|| io::Error::other("the name has no address"))?;
-        let stream = BlockingTcp::connect_timeout(&place, patience)?;
+        let stream = BlockingTcp::connect_timeout(&place, timeout)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(silence))?;
         stream.set_write_timeout(Some(silence))?;

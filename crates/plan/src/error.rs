@@ -19,7 +19,7 @@ pub enum Error {
         /// Cause and remedy.
         reason: String,
     },
-    /// There is nothing to search for.
+    /// Nothing to search for.
     #[error(
         "{0:?} has no word that can be searched for; give at least one letter or digit, or set allowEmpty"
     )]
@@ -68,7 +68,7 @@ pub enum Error {
         /// Cause and remedy.
         reason: String,
     },
-    /// There is no significance model for the query's language.
+    /// No significance model for the query's language.
     #[error("no significance model has the language '{language}'; {known}")]
     Significance {
         /// The language.

@@ -45,13 +45,13 @@ struct AnnotationScope<'a> {
 
 const ROOT: AnnotationScope<'static> = AnnotationScope { annotations: &[], parent: None, in_element: false };
 
-type Built<T> = Result<T, SyntaxFault>;
+type BuildResult<T> = Result<T, SyntaxFault>;
 
 /// Error of a `userQuery()` that needs words and has none.
 const NO_USER_QUERY: &str = "userQuery() reads the parameter 'query', which is not given; add query=…";
 
 /// The item of all conditions. A `userQuery()` alone needs words, unless `allowEmpty` says otherwise.
-pub(crate) fn item(node: &SyntaxNode, context: &BuildContext<'_>) -> Built<QueryItem> {
+pub(crate) fn item(node: &SyntaxNode, context: &BuildContext<'_>) -> BuildResult<QueryItem> {
     let mut item = ItemBuilder { context }.item(node, &ROOT)?;
     let is_user_query =
         matches!(&node.form, SyntaxForm::Call(name, _) if name.eq_ignore_ascii_case("userQuery"));
@@ -68,7 +68,7 @@ pub(crate) fn item(node: &SyntaxNode, context: &BuildContext<'_>) -> Built<Query
 }
 
 /// A non-negative whole number: `limit`, `offset`, `timeout`.
-pub(crate) fn amount(node: &SyntaxNode, context: &BuildContext<'_>, what: &str) -> Built<usize> {
+pub(crate) fn amount(node: &SyntaxNode, context: &BuildContext<'_>, what: &str) -> BuildResult<usize> {
     match (ItemBuilder { context }).number(node)? {
         QueryNumber::Integer(number) if number >= 0 => usize::try_from(number).ok(),
         _ => None,
@@ -83,13 +83,13 @@ struct ItemBuilder<'a> {
 }
 
 impl ItemBuilder<'_> {
-    fn item(&self, node: &SyntaxNode, above: &AnnotationScope<'_>) -> Built<QueryItem> {
+    fn item(&self, node: &SyntaxNode, above: &AnnotationScope<'_>) -> BuildResult<QueryItem> {
         let scope = &above.inside(node);
         match &node.form {
             SyntaxForm::And(children) => self.and(children, scope),
-            SyntaxForm::Or(children) => {
-                Ok(QueryItem::Or(children.iter().map(|child| self.item(child, scope)).collect::<Built<_>>()?))
-            }
+            SyntaxForm::Or(children) => Ok(QueryItem::Or(
+                children.iter().map(|child| self.item(child, scope)).collect::<BuildResult<_>>()?,
+            )),
             SyntaxForm::Not(child) => Ok(QueryItem::Not {
                 positive: Box::new(QueryItem::True),
                 negatives: vec![self.item(child, scope)?],
@@ -133,7 +133,7 @@ impl ItemBuilder<'_> {
     }
 
     /// Conjunction: negated children must not match, the others must.
-    fn and(&self, children: &[SyntaxNode], scope: &AnnotationScope<'_>) -> Built<QueryItem> {
+    fn and(&self, children: &[SyntaxNode], scope: &AnnotationScope<'_>) -> BuildResult<QueryItem> {
         let (mut positives, mut negatives) = (Vec::new(), Vec::new());
         for child in children {
             match &child.form {
@@ -158,7 +158,7 @@ impl ItemBuilder<'_> {
         left: &SyntaxNode,
         right: &SyntaxNode,
         scope: &AnnotationScope<'_>,
-    ) -> Built<QueryItem> {
+    ) -> BuildResult<QueryItem> {
         let is_field = |node: &SyntaxNode| matches!(node.form, SyntaxForm::Name(_) | SyntaxForm::Element(..));
         let (field, value, comparison) = match (is_field(left), is_field(right)) {
             (true, _) => (left, right, comparison),
@@ -224,7 +224,7 @@ impl ItemBuilder<'_> {
         field: &str,
         value: &SyntaxNode,
         scope: &AnnotationScope<'_>,
-    ) -> Built<Option<QueryItem>> {
+    ) -> BuildResult<Option<QueryItem>> {
         let text = match &value.form {
             SyntaxForm::Bool(true) => "true",
             SyntaxForm::Bool(false) => "false",
@@ -245,7 +245,7 @@ impl ItemBuilder<'_> {
     }
 
     /// Name of a field, with the element index if one is given.
-    fn field<'n>(&self, node: &'n SyntaxNode) -> Built<(&'n str, Option<u32>)> {
+    fn field<'n>(&self, node: &'n SyntaxNode) -> BuildResult<(&'n str, Option<u32>)> {
         match &node.form {
             SyntaxForm::Name(name) => Ok((name, None)),
             SyntaxForm::String(name) if !name.is_empty() => Ok((name, None)),
@@ -261,7 +261,7 @@ impl ItemBuilder<'_> {
     }
 
     /// Restricts a condition to one element of a field: `numbers[2] = 42`.
-    fn in_element(&self, field: &str, element: Option<u32>, item: QueryItem) -> Built<QueryItem> {
+    fn in_element(&self, field: &str, element: Option<u32>, item: QueryItem) -> BuildResult<QueryItem> {
         Ok(match element {
             None => item,
             Some(index) => QueryItem::SameElement {

@@ -2,7 +2,7 @@
 //!
 //! 1. A prompt starts a request at once, unless [`ANSWERS_MAX`] are in flight.
 //! 2. A request with a transient failure before the begin of its answer is retried after a pause, within the
-//!    caller's patience. If the service sets the length of the pause, it applies to all callers.
+//!    caller's timeout. If the service sets the length of the pause, it applies to all callers.
 //! 3. Pieces of the answer go to the caller as they arrive. A caller that takes none holds the service back;
 //!    a caller that leaves ends the request.
 //! 4. Whole answers, for document fields, wait their turn instead: [`TURNS_MAX`] are in flight besides those
@@ -40,7 +40,7 @@ const TURNS_MAX: usize = 16;
 const PIECES_MAX: usize = 32;
 /// Maximum pause within an answer, after which it counts as broken off.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Maximum duration of an answer, regardless of the caller's patience.
+/// Maximum duration of an answer, regardless of the caller's timeout.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(600);
 /// Maximum size of an answer, in bytes of its protocol.
 const ANSWER_MAX: usize = 32 << 20;
@@ -69,7 +69,7 @@ pub struct ChatPrompt {
     /// Credential for the service.
     pub secret: Option<String>,
     /// Maximum time until the answer begins.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// An answer that comes in pieces.
@@ -120,13 +120,13 @@ impl ChatModel {
         caller: &ModelCaller,
     ) -> Result<Vec<String>, Error> {
         let left = caller.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let patience = left.unwrap_or(ANSWER_TIME_MAX).min(ANSWER_TIME_MAX);
+        let timeout = left.unwrap_or(ANSWER_TIME_MAX).min(ANSWER_TIME_MAX);
         let prompt = |text| ChatPrompt {
             text,
             inference: inference.clone(),
             streams: false,
             secret: secret.map(str::to_owned),
-            patience,
+            timeout,
         };
         let prompts: Vec<ChatPrompt> = texts.into_iter().map(prompt).collect();
         let (shared, gone) = (Arc::clone(&self.0), Arc::clone(&caller.gone));
@@ -161,7 +161,7 @@ impl ChatShared {
         for (place, prompt) in prompts.into_iter().enumerate() {
             let shared = Arc::clone(self);
             tasks.spawn(async move {
-                let answer = tokio::time::timeout(prompt.patience, shared.in_turn(prompt)).await;
+                let answer = tokio::time::timeout(prompt.timeout, shared.in_turn(prompt)).await;
                 (place, answer.unwrap_or_else(|_| Err(shared.deadline())))
             });
         }
@@ -221,7 +221,7 @@ impl ChatShared {
     async fn begin(&self, prompt: &ChatPrompt) -> Result<Response<Incoming>, Error> {
         self.counters.request();
         let body = protocol::request(&self.endpoint, &prompt.text, &prompt.inference, prompt.streams);
-        let until = Instant::now() + prompt.patience;
+        let until = Instant::now() + prompt.timeout;
         let mut tries = 0;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -331,10 +331,10 @@ async fn until_left(gone: &AtomicBool) {
 }
 
 /// Reason for which a service refuses a request.
-async fn refused(response: Response<Incoming>, patience: Duration) -> (RequestFailure, String) {
+async fn refused(response: Response<Incoming>, time_limit: Duration) -> (RequestFailure, String) {
     const REFUSAL_MAX: usize = 64 << 10;
     let status = response.status().as_u16();
-    match tokio::time::timeout(patience, whole(response, REFUSAL_MAX)).await {
+    match tokio::time::timeout(time_limit, whole(response, REFUSAL_MAX)).await {
         Ok(Ok(answer)) => (
             RequestFailure::Status(status, answer.retry_after),
             format!("{status}: {}", message(&answer.body)),

@@ -5,7 +5,7 @@ use crate::{OutboundRefusal, Sha256Digest};
 /// Errors of other services, by possible remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It is not available or overloaded, even after several attempts: try again later.
+    /// Service not available or overloaded, even after several attempts: try again later.
     #[error("{service} cannot answer now: {reason}; try again later")]
     Retry {
         /// Address of the service.
@@ -15,7 +15,7 @@ pub enum Error {
         /// Its message, or the failure of the connection.
         reason: String,
     },
-    /// It refuses the request: change the text.
+    /// Request refused by the service: change the text.
     #[error("{service} refuses the text: {reason}")]
     Fix {
         /// Address of the service.
@@ -25,7 +25,7 @@ pub enum Error {
         /// Its message.
         reason: String,
     },
-    /// It will refuse every request: change the settings, or the service.
+    /// Service that refuses every request: change the settings, or the service.
     #[error(
         "{service} cannot be used: {reason}; check its endpoint, model, dimensions and secret in services.xml"
     )]

@@ -14,7 +14,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Kinds of failure of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestFailure {
-    /// There was no answer.
+    /// No answer.
     Connection,
     /// The operator's rules do not permit the connection.
     Forbidden,

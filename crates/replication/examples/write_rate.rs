@@ -53,7 +53,7 @@ fn main() {
         let took = began.elapsed().as_secs_f64();
         println!(
             "{{\"figure\":\"distributor\",\"buckets\":{},\"writes_per_second\":{:.0},\"answered\":{},\"rows_per_message\":{:.1}}}",
-            distributor.figures().buckets,
+            distributor.metrics().buckets,
             WRITES as f64 / took,
             figures.answered,
             figures.rows as f64 / figures.messages as f64,

@@ -44,7 +44,7 @@ pub enum OperationPriority {
     Diverged,
     /// All replicas exist, but on the wrong nodes.
     Move,
-    /// There are more replicas than required.
+    /// More replicas than required.
     Superfluous,
 }
 

@@ -54,10 +54,10 @@ mod batches;
 mod buckets;
 mod claims;
 mod event;
-mod figures;
 mod handover;
 mod lanes;
 mod machine;
+mod metrics;
 mod operation;
 mod peers;
 mod reading;
@@ -70,7 +70,7 @@ pub use event::{
     BoxedModify, ClientRead, ClientWrite, DecidedModification, DecisionId, DistributorEffect,
     DistributorEvent, DocumentChange, DurableWrite, Modify, RequestError, RequestTicket,
 };
-pub use figures::{DistributorMetrics, EndedOperations, OperationProgress, OperationView};
 pub use machine::Distributor;
+pub use metrics::{DistributorMetrics, EndedOperations, OperationProgress, OperationView};
 pub use reading::{NoRoute, ReadRoute};
 pub use settings::Settings;

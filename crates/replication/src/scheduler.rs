@@ -31,11 +31,11 @@ pub struct OperationLimits {
 /// Status of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationStatus {
-    /// It may run once its nodes have capacity.
+    /// Waiting until its nodes have capacity.
     Pending,
-    /// It is running.
+    /// Running.
     Running,
-    /// It failed; it is tried again at this time.
+    /// Failed, and to be tried again at this time.
     Delayed(Duration),
 }
 

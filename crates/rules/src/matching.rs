@@ -50,7 +50,8 @@ pub(crate) struct ConditionMatcher<'m> {
 }
 
 /// Continuation of a condition: called with the position after it and the condition's value.
-type Then<'t, 'm> = &'t mut dyn FnMut(&mut ConditionMatcher<'m>, usize, Option<String>) -> bool;
+type ConditionContinuation<'t, 'm> =
+    &'t mut dyn FnMut(&mut ConditionMatcher<'m>, usize, Option<String>) -> bool;
 
 impl<'m> ConditionMatcher<'m> {
     /// Creates a matcher for the children of this group; `None` if the node is not a group. Each tried
@@ -110,7 +111,7 @@ impl<'m> ConditionMatcher<'m> {
         condition: &'m RuleCondition,
         at: usize,
         label: Option<&'m str>,
-        then: Then<'_, 'm>,
+        then: ConditionContinuation<'_, 'm>,
     ) -> bool {
         if *self.steps == 0 || self.depth == DEPTH_MAX {
             return false;
@@ -133,7 +134,7 @@ impl<'m> ConditionMatcher<'m> {
         condition: &'m RuleCondition,
         at: usize,
         label: Option<&'m str>,
-        then: Then<'_, 'm>,
+        then: ConditionContinuation<'_, 'm>,
     ) -> bool {
         match condition {
             RuleCondition::Term(term) => self.term(term, at, label).is_some_and(|text| {
@@ -191,7 +192,13 @@ impl<'m> ConditionMatcher<'m> {
         }
     }
 
-    fn phrase(&mut self, terms: &'m [String], at: usize, label: Option<&'m str>, then: Then<'_, 'm>) -> bool {
+    fn phrase(
+        &mut self,
+        terms: &'m [String],
+        at: usize,
+        label: Option<&'m str>,
+        then: ConditionContinuation<'_, 'm>,
+    ) -> bool {
         let mut terms_in_order = terms.iter().enumerate();
         let holds = self.is_phrase
             && terms_in_order.all(|(offset, term)| self.term(term, at + offset, label).is_some());
@@ -209,7 +216,7 @@ impl<'m> ConditionMatcher<'m> {
         right: &'m RuleCondition,
         at: usize,
         label: Option<&'m str>,
-        then: Then<'_, 'm>,
+        then: ConditionContinuation<'_, 'm>,
     ) -> bool {
         self.compared += 1;
         let holds = self.holds(left, at, label, &mut |matcher, left_end, left| {
@@ -230,7 +237,13 @@ impl<'m> ConditionMatcher<'m> {
         same.then(|| found.text().to_owned())
     }
 
-    fn ellipsis(&mut self, at: usize, referable: bool, last: bool, then: Then<'_, 'm>) -> bool {
+    fn ellipsis(
+        &mut self,
+        at: usize,
+        referable: bool,
+        last: bool,
+        then: ConditionContinuation<'_, 'm>,
+    ) -> bool {
         let rest = self.children.get(at..).unwrap_or_default();
         let count_max = rest.iter().take_while(|child| matches!(child, RuleNode::Term(_))).count();
         let (children, compares) = (self.children, self.compared > 0);
@@ -262,7 +275,7 @@ impl<'m> ConditionMatcher<'m> {
         at: usize,
         label: Option<&'m str>,
         value: Option<String>,
-        then: Then<'_, 'm>,
+        then: ConditionContinuation<'_, 'm>,
     ) -> bool {
         match conditions.split_first() {
             None => then(self, at, value),
@@ -277,7 +290,7 @@ impl<'m> ConditionMatcher<'m> {
         conditions: &'m [RuleCondition],
         at: usize,
         label: Option<&'m str>,
-        then: Then<'_, 'm>,
+        then: ConditionContinuation<'_, 'm>,
     ) -> bool {
         match conditions.split_first() {
             None => false,

@@ -18,7 +18,7 @@ pub enum FieldUseKind {
     Grouped,
     /// Hits are sorted by it.
     Sorted,
-    /// It is in the document summary of hits.
+    /// Part of the document summary of hits.
     Shown,
 }
 

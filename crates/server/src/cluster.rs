@@ -15,7 +15,7 @@ use millrace_coordination::EtcdCoordination;
 use millrace_env::await_or_exit;
 use millrace_gateway::NodeServer;
 use millrace_membership::rest::{self, OperatedCluster, ShownMembership};
-use millrace_membership::{ClusterMembership, NodeFigures, NodeRole, PackagePublication, Settings};
+use millrace_membership::{ClusterMembership, NodeRole, NodeStats, PackagePublication, Settings};
 use millrace_node::cluster::ClusterView;
 use millrace_node::{Node, PublishedApplication};
 use millrace_schema::ApplicationDraft;
@@ -23,7 +23,7 @@ use millrace_trust::{NodeTrust, ServiceFiles, TrustFiles};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::cluster_figures::figures;
+use crate::cluster_stats::stats;
 use crate::error::Error;
 use crate::supervision;
 
@@ -166,24 +166,24 @@ impl ClusterNode {
     pub fn routers(&self, node: &Arc<Node>) -> (Router, Router) {
         let (part, membership) = (Arc::clone(&self.part), self.membership.clone());
         let (of_node, warnings) = (Arc::clone(node), Arc::clone(&self.warnings));
-        let figures = Arc::new(move || NodeFigures {
+        let stats = Arc::new(move || NodeStats {
             warnings: warnings.iter().cloned().chain(membership.warnings(of_node.generation())).collect(),
-            ..figures(&of_node, &membership, &part)
+            ..stats(&of_node, &membership, &part)
         });
-        let own = Arc::clone(&figures);
+        let own = Arc::clone(&stats);
         let own_key = self.membership.clone();
         let clusters = Arc::clone(node);
         let shown = ShownMembership {
             membership: self.membership.clone(),
             clusters: move || clusters.content_clusters(),
-            figures: move |key| (own_key.key() == Some(key)).then(|| own()),
+            stats: move |key| (own_key.key() == Some(key)).then(|| own()),
         };
-        let state = |State(figures): State<Arc<dyn Fn() -> NodeFigures + Send + Sync>>| async move {
-            let figures = serde_json::to_string(&figures()).unwrap_or_default();
-            ([(hyper::header::CONTENT_TYPE, "application/json;charset=utf-8")], figures)
+        let state = |State(stats): State<Arc<dyn Fn() -> NodeStats + Send + Sync>>| async move {
+            let stats = serde_json::to_string(&stats()).unwrap_or_default();
+            ([(hyper::header::CONTENT_TYPE, "application/json;charset=utf-8")], stats)
         };
-        let figures: Arc<dyn Fn() -> NodeFigures + Send + Sync> = figures;
-        let data = Router::new().route("/state/v1/cluster", get(state)).with_state(figures);
+        let stats: Arc<dyn Fn() -> NodeStats + Send + Sync> = stats;
+        let data = Router::new().route("/state/v1/cluster", get(state)).with_state(stats);
         let shown: Arc<dyn OperatedCluster> = Arc::new(shown);
         (data.merge(rest::reading_router(Arc::clone(&shown))), rest::router(shown))
     }

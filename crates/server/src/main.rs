@@ -2,7 +2,7 @@
 //! `millrace_commands`.
 
 mod cluster;
-mod cluster_figures;
+mod cluster_stats;
 mod command_line;
 mod demo;
 mod error;

@@ -11,7 +11,7 @@ use millrace_cluster::CLUSTER_DIRECTORY;
 use millrace_env::write_standard_error;
 use millrace_gateway::{NodeServer, Settings};
 use millrace_membership::rest::{self, OperatedCluster, SingleNodeStatus};
-use millrace_membership::{BucketFigures, NodeFigures};
+use millrace_membership::{BucketStats, NodeStats};
 use millrace_node::Node;
 use millrace_schema::ApplicationDraft;
 use rustix::fs::Mode;
@@ -169,14 +169,14 @@ fn standalone_routers(node: &Arc<Node>, server: &NodeServer) -> Result<(Router, 
     let operated: Arc<dyn OperatedCluster> = Arc::new(SingleNodeStatus {
         url: format!("{scheme}://{data}"),
         clusters: move || of_clusters.content_clusters(),
-        figures: move || {
+        stats: move || {
             let status = of_figures.store().status();
             let replicas = status.buckets as u64;
-            NodeFigures {
-                buckets: BucketFigures { owned: replicas, replicas, incomplete: 0 },
+            NodeStats {
+                buckets: BucketStats { owned: replicas, replicas, incomplete: 0 },
                 documents: status.documents,
                 bytes: status.segment_bytes + status.tail_bytes,
-                ..NodeFigures::default()
+                ..NodeStats::default()
             }
         },
     });

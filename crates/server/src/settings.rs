@@ -145,14 +145,15 @@ pub struct ServeArguments {
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_BODIES_WAIT_S")]
     pub bodies_wait_s: Option<u64>,
     /// Seconds that a body may be behind body-rate-min before it is refused with 408 [default: 30].
-    #[arg(long, value_name = "SECONDS", env = "MILLRACE_BODY_PATIENCE_S")]
-    pub body_patience_s: Option<u64>,
+    #[arg(long, alias = "body-patience-s", value_name = "SECONDS", env = "MILLRACE_BODY_TIMEOUT_S")]
+    #[serde(alias = "body-patience-s")]
+    pub body_timeout_s: Option<u64>,
     /// Bytes a second that the sender of a body must reach on average, while the server waits for it
     /// [default: 1024].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_BODY_RATE_MIN")]
     pub body_rate_min: Option<usize>,
-    /// Maximum memory in bytes of the elements of a document's collections, beside their text; about 88 bytes
-    /// for each [default: 33554432].
+    /// Maximum memory in bytes of the elements of a document's collections, without their text; about 88
+    /// bytes for each [default: 33554432].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_ELEMENT_BYTES_MAX")]
     pub element_bytes_max: Option<usize>,
     /// Maximum bytes of the text of a query that is split into words [default: 131072].
@@ -188,8 +189,9 @@ pub struct ServeArguments {
     #[arg(long, value_name = "COUNT", env = "MILLRACE_CONNECTIONS_PER_ADDRESS_MAX")]
     pub connections_per_address_max: Option<usize>,
     /// Seconds for a TLS handshake, the first request of a connection, and the head of any [default: 30].
-    #[arg(long, value_name = "SECONDS", env = "MILLRACE_HEAD_PATIENCE_S")]
-    pub head_patience_s: Option<u64>,
+    #[arg(long, alias = "head-patience-s", value_name = "SECONDS", env = "MILLRACE_HEAD_TIMEOUT_S")]
+    #[serde(alias = "head-patience-s")]
+    pub head_timeout_s: Option<u64>,
     /// Seconds that a connection stays open without a request, and an answer unread [default: 120].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_CONNECTION_IDLE_S")]
     pub connection_idle_s: Option<u64>,

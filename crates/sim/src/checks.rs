@@ -31,9 +31,9 @@ pub(crate) fn at_rest(world: &SimWorld, away: Option<NodeKey>) -> Result<(), Str
         if !node.distributor.unreported().is_empty() {
             return Err(format!("n{key} has no report of {:?}", node.distributor.unreported()));
         }
-        let figures = node.distributor.figures();
-        if figures.unknown + figures.distance + figures.running + figures.requests > 0 {
-            return Err(format!("n{key}: {figures:?}, {:?}", node.distributor.operations()));
+        let metrics = node.distributor.metrics();
+        if metrics.unknown + metrics.distance + metrics.running + metrics.requests > 0 {
+            return Err(format!("n{key}: {metrics:?}, {:?}", node.distributor.operations()));
         }
         if !node.jobs.is_empty() || !node.fetches.is_empty() {
             return Err(format!("n{key} still works"));

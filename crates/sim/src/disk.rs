@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(5);
 pub(crate) enum SimDisk {
     #[default]
     Works,
-    /// It takes no documents since this time, only removals and drops.
+    /// Full since this time: removals and drops are taken, documents are not.
     Full { since: Duration },
     /// Writes fail; some of them are present after a restart.
     Broken,

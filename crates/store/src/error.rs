@@ -84,7 +84,7 @@ pub enum Error {
         /// The text.
         name: String,
     },
-    /// There is a snapshot of this name.
+    /// Another snapshot with this name.
     #[error("there is a snapshot '{name}' already; choose another name, or delete that one first")]
     SnapshotExists {
         /// The name.

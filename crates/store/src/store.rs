@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_column::View;
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentVersion, DropScope, Timestamp};
-use millrace_env::pace::{self, Rest};
+use millrace_env::pace::{self, RestPolicy};
 use millrace_env::{LatencyHistogram, ThreadClass};
 use millrace_segment::{SegmentCache, SegmentFormat};
 use parking_lot::Mutex;
@@ -572,7 +572,12 @@ impl StoreThreads {
 }
 
 /// Works until the store closes: while there is more to do, when the alarm rings, and now and then.
-fn background(shared: &StoreContext, rest: Rest, work: &'static str, run: impl Fn() -> Result<bool, Error>) {
+fn background(
+    shared: &StoreContext,
+    rest: RestPolicy,
+    work: &'static str,
+    run: impl Fn() -> Result<bool, Error>,
+) {
     ThreadClass::Background.enter();
     pace::keep(rest);
     let mut seen = 0;

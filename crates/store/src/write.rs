@@ -23,7 +23,7 @@ use crate::tail::{RowBytes, encode_put, fields_of_put};
 /// Durability of a write when it is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteDurability {
-    /// It survives kills and losses of power.
+    /// Synced: the write survives kills and losses of power.
     Synced,
     /// It survives kills. It is synced within [`crate::StoreOptions::deferred_sync`]; a loss of power before
     /// can take it, together with all that was acknowledged so after it.

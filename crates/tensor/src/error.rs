@@ -17,7 +17,7 @@ pub enum Error {
         /// Cause of the error.
         reason: String,
     },
-    /// There is no such format of tensors.
+    /// No such format of tensors.
     #[error("tensor format '{0}' is not one of short, long, hex, short-value, long-value, hex-value")]
     Format(String),
     /// A block of a modification has another number of values than its type.

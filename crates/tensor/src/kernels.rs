@@ -340,21 +340,21 @@ mod tests {
         fn kernels_equal_their_plain_twins(cells in proptest::collection::vec((-9i8..9, -9i8..9), 0..200)) {
             let (a, b): (Vec<i8>, Vec<i8>) = cells.into_iter().unzip();
             let float = |cells: &[i8]| cells.iter().map(|c| f32::from(*c)).collect::<Vec<_>>();
-            let brain = |cells: &[i8]| cells.iter().map(|c| bf16::from_f32(f32::from(*c))).collect::<Vec<_>>();
+            let bfloat16 = |cells: &[i8]| cells.iter().map(|c| bf16::from_f32(f32::from(*c))).collect::<Vec<_>>();
             let double = |cells: &[i8]| cells.iter().map(|c| f64::from(*c)).collect::<Vec<_>>();
             check(&a, &b);
             check(&float(&a), &float(&b));
-            check(&float(&a), &brain(&b));
-            check(&brain(&a), &brain(&b));
+            check(&float(&a), &bfloat16(&b));
+            check(&bfloat16(&a), &bfloat16(&b));
             check(&float(&a), &b);
             let bytes: Vec<[u8; 4]> = float(&b).iter().map(|cell| cell.to_le_bytes()).collect();
             check(&float(&a), &bytes);
-            let bytes: Vec<[u8; 2]> = brain(&b).iter().map(|cell| cell.to_le_bytes()).collect();
+            let bytes: Vec<[u8; 2]> = bfloat16(&b).iter().map(|cell| cell.to_le_bytes()).collect();
             check(&float(&a), &bytes);
             for pairs in [KernelSum::Product, KernelSum::SquaredDifference] {
                 let twin = sum_pairs_plain(pairs, double(&a), double(&b));
                 prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &double(&b)), twin);
-                prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &brain(&b)), twin);
+                prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &bfloat16(&b)), twin);
                 let bytes: Vec<[u8; 8]> = double(&b).iter().map(|cell| cell.to_le_bytes()).collect();
                 prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &bytes), twin);
             }

@@ -55,10 +55,10 @@ pub enum CertificateFault {
     /// No certificate can be for the host.
     #[error("'{0}' is neither a host's name nor its address")]
     Host(String),
-    /// It is refused as that of a server, with the reason.
+    /// Refused as that of a server, with the reason.
     #[error("as a server's: {0}")]
     AsServer(String),
-    /// It is refused as that of a client, with the reason.
+    /// Refused as that of a client, with the reason.
     #[error("as a client's: {0}")]
     AsClient(String),
 }

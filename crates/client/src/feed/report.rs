@@ -48,7 +48,7 @@ pub struct FeedFailure {
 /// The reason for ending a feed early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeedStop {
-    /// It cannot be read from this position on.
+    /// Input that cannot be read from this position on.
     Unreadable(FeedPosition),
     /// An operation failed, and the options say to stop.
     AtFailure,

@@ -13,9 +13,9 @@ pub struct ReindexJobId(pub(super) u64);
 /// Input of a [`Reindexer`](super::Reindexer).
 #[derive(Debug)]
 pub enum ReindexEvent {
-    /// This node acts by this state from now on.
+    /// Cluster state by which this node acts from now on.
     State(Arc<ClusterState>),
-    /// This node has this application active from now on.
+    /// Application that is active on this node from now on.
     Application(Arc<ReindexedApplication>),
     /// The shared notes, as this node has received them. They may be old, but are never older than those that
     /// it received before.

@@ -35,7 +35,7 @@ pub(super) enum PassAction {
     Wait,
     /// The mark must be stored.
     Save,
-    /// This bucket is the next one.
+    /// The next bucket.
     Inspect(BucketId),
     /// Everything is done, by all nodes.
     End,

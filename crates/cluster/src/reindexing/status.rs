@@ -51,11 +51,11 @@ pub struct ReindexRun {
 /// State of a reindexing, for operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReindexState {
-    /// It has not begun.
+    /// Not begun.
     Pending,
-    /// It has begun.
+    /// Begun.
     Running,
-    /// Its last step has failed, and is retried later.
+    /// Failed in its last step, which is retried later.
     Failed,
     /// All documents are done.
     Successful,
@@ -85,7 +85,7 @@ pub struct ReindexFailure {
 /// Outcome of a step of a single node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReindexStep {
-    /// There is more to do.
+    /// More to do.
     GoesOn {
         /// Position of the next step.
         position: String,
@@ -94,7 +94,7 @@ pub enum ReindexStep {
     },
     /// All documents are done.
     Ends,
-    /// It failed, for this reason, and will be retried.
+    /// Failed, for this reason; retried later.
     Fails(String),
 }
 

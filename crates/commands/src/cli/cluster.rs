@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::PatienceArguments;
+use super::NodeTimeout;
 
 /// Action on a node.
 #[derive(Subcommand)]
@@ -35,14 +35,14 @@ pub struct NodeChange {
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
-    pub patience: PatienceArguments,
+    pub node_timeout: NodeTimeout,
 }
 
 /// Action on the whole cluster.
 #[derive(Subcommand)]
 pub enum ClusterCommand {
     /// Show the nodes, their states, and the transfers between them.
-    Show(PatienceArguments),
+    Show(NodeTimeout),
     /// Wait until the cluster is up and every expected node is there. The exit status is 1 if the timeout
     /// ends before that.
     Wait(WaitArguments),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{NodeArguments, PatienceArguments};
+use super::{NodeArguments, NodeTimeout};
 
 /// Restriction of a command to one group.
 #[derive(Args)]
@@ -35,7 +35,7 @@ pub enum GroupCommand {
     /// Delete all of its documents.
     Delete(GroupDeletion),
     /// List the deleted groups of the node: when, and by when their bytes leave the disk or when they did.
-    Erasures(PatienceArguments),
+    Erasures(NodeTimeout),
 }
 
 #[derive(Args)]
@@ -46,7 +46,7 @@ pub struct NamedGroup {
     #[arg(long)]
     pub number: bool,
     #[command(flatten)]
-    pub patience: PatienceArguments,
+    pub node_timeout: NodeTimeout,
 }
 
 #[derive(Args)]

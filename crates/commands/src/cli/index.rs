@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::{PatienceArguments, seconds};
+use super::{NodeTimeout, seconds};
 
 /// Action on indexes.
 #[derive(Subcommand)]
 pub enum IndexCommand {
     /// List the indexes: state, progress, entries, bytes.
-    List(PatienceArguments),
+    List(NodeTimeout),
     /// Show an index: its definition and its state.
     Show(NamedIndex),
     /// Build an index that was declared with build='deferred'.
@@ -31,9 +31,9 @@ Examples:
   millrace index wait --balanced                  # until it has ended
 
 A new node gets its copies without this command, and no copies move between the other nodes then.")]
-    Rebalance(PatienceArguments),
+    Rebalance(NodeTimeout),
     /// Stop a rebalance: no further moves begin, those in progress end, and what has moved stays.
-    Stop(PatienceArguments),
+    Stop(NodeTimeout),
     /// Move one copy of a slice of a placed index to another node.
     #[command(after_help = "Example:\n  millrace index move by-message-id --slice 3 --from n0 --to n4")]
     Move(MovedCopy),
@@ -52,7 +52,7 @@ pub struct PlanIndexes {
     #[arg(long)]
     pub method: Option<String>,
     #[command(flatten)]
-    pub patience: PatienceArguments,
+    pub node_timeout: NodeTimeout,
 }
 
 #[derive(Args)]
@@ -69,7 +69,7 @@ pub struct MovedCopy {
     #[arg(long, value_name = "NODE")]
     pub to: String,
     #[command(flatten)]
-    pub patience: PatienceArguments,
+    pub node_timeout: NodeTimeout,
 }
 
 #[derive(Args)]
@@ -77,7 +77,7 @@ pub struct ChangedSettings {
     /// Changes, as NAME=VALUE; none: the settings are shown.
     pub changes: Vec<String>,
     #[command(flatten)]
-    pub patience: PatienceArguments,
+    pub node_timeout: NodeTimeout,
 }
 
 #[derive(Args)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Subcommand};
 use millrace_document::Timestamp;
 
-use super::{PatienceArguments, seconds};
+use super::{NodeTimeout, seconds};
 
 /// Fault of an argument that is an instant.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum SnapshotCommand {
     /// nodes.
     Create(SnapshotCreation),
     /// List the snapshots: name, time, documents, bytes.
-    List(PatienceArguments),
+    List(NodeTimeout),
     /// Show a snapshot: its figures and its directory, in a cluster those of each node.
     Show(NamedSnapshot),
     /// Delete a snapshot; in a cluster, on all nodes.
@@ -50,7 +50,7 @@ pub struct NamedSnapshot {
     /// Name of the snapshot.
     pub name: String,
     #[command(flatten)]
-    pub patience: PatienceArguments,
+    pub node_timeout: NodeTimeout,
 }
 
 #[derive(Args)]

@@ -32,7 +32,7 @@ pub async fn node(
         NodeCommand::Remove(change) => ("removed", change),
     };
     let client =
-        NodeClient::new(&node.config_url, HttpProtocol::Http1)?.with_timeout(change.patience.timeout);
+        NodeClient::new(&node.config_url, HttpProtocol::Http1)?.with_timeout(change.node_timeout.timeout);
     let overview = ClusterOverview::read(&client).await?;
     let path = overview.path_of(&change.name)?;
     let request = match command {
@@ -81,7 +81,7 @@ async fn is_empty(overview: &ClusterOverview, name: &str) -> bool {
     if node.state != "retired" {
         return false;
     }
-    node.figures().await.is_ok_and(|figures| figures.buckets.replicas == 0)
+    node.stats().await.is_ok_and(|stats| stats.buckets.replicas == 0)
 }
 
 /// Shows the cluster, or waits for it.
@@ -92,8 +92,8 @@ pub async fn cluster(
 ) -> Result<ExitCode, Error> {
     let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?;
     match command {
-        ClusterCommand::Show(patience) => {
-            let client = client.with_timeout(patience.timeout);
+        ClusterCommand::Show(node_timeout) => {
+            let client = client.with_timeout(node_timeout.timeout);
             let mut overview = ClusterOverview::read(&client).await?;
             overview.ask_nodes().await;
             overview.ask_indexes(&client).await;

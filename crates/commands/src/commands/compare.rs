@@ -33,7 +33,7 @@ pub async fn run(
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
     let client = |url: &str| -> Result<NodeClient, Error> {
-        Ok(NodeClient::new(url, HttpProtocol::Http1)?.with_timeout(arguments.patience.timeout))
+        Ok(NodeClient::new(url, HttpProtocol::Http1)?.with_timeout(arguments.node_timeout.timeout))
     };
     let (own, other) = (client(&node.url)?, client(&arguments.with)?);
     let mut common = Map::new();

@@ -9,9 +9,7 @@ use millrace_client::{ClientAnswer, HttpProtocol, NodeClient, OutgoingRequest, d
 use millrace_document::{DocumentGroup, DocumentId};
 use serde_json::{Value, json};
 
-use crate::cli::{
-    GetArguments, GroupArguments, NodeArguments, PatienceArguments, RemoveArguments, WriteArguments,
-};
+use crate::cli::{GetArguments, GroupArguments, NodeArguments, NodeTimeout, RemoveArguments, WriteArguments};
 use crate::commands::feed::{IGNORED, WITHOUT_GROUP};
 use crate::error::Error;
 use crate::output::{CommandOutput, note};
@@ -26,7 +24,7 @@ pub async fn get(
     if let Some(fields) = &arguments.fields {
         request = request.parameter("fieldSet", fields);
     }
-    let answer = client(node, &arguments.within, &arguments.patience)?.send(request).await?;
+    let answer = client(node, &arguments.within, &arguments.node_timeout)?.send(request).await?;
     if answer.status == StatusCode::NOT_FOUND {
         let value = json!({ "id": arguments.id, "found": false });
         output.print(|| format!("{} does not exist", arguments.id), &value);
@@ -78,7 +76,7 @@ async fn write(
     if arguments.create {
         request = request.parameter("create", "true");
     }
-    let answer = client(node, &arguments.within, &arguments.patience)?.send(request).await?.checked()?;
+    let answer = client(node, &arguments.within, &arguments.node_timeout)?.send(request).await?.checked()?;
     let id = &arguments.id;
     if !done(&answer, id, output) {
         return Ok(ExitCode::SUCCESS);
@@ -96,7 +94,7 @@ pub async fn remove(
     arguments: &RemoveArguments,
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
-    let client = client(node, &arguments.within, &arguments.patience)?;
+    let client = client(node, &arguments.within, &arguments.node_timeout)?;
     let path = document_path(&arguments.id)?;
     let look = OutgoingRequest::new(Method::GET, path.clone()).parameter("fieldSet", "[id]");
     // Who may write need not be allowed to read: then it is not known.
@@ -124,9 +122,9 @@ fn done(answer: &ClientAnswer, id: &str, output: &CommandOutput) -> bool {
 fn client(
     node: &NodeArguments,
     within: &GroupArguments,
-    patience: &PatienceArguments,
+    node_timeout: &NodeTimeout,
 ) -> Result<NodeClient, Error> {
-    Ok(NodeClient::new(&within.url(node), HttpProtocol::Http1)?.with_timeout(patience.timeout))
+    Ok(NodeClient::new(&within.url(node), HttpProtocol::Http1)?.with_timeout(node_timeout.timeout))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {

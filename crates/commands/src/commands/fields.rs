@@ -7,17 +7,17 @@ use indicatif::{HumanBytes, HumanCount};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::Value;
 
-use crate::cli::{NodeArguments, PatienceArguments};
+use crate::cli::{NodeArguments, NodeTimeout};
 use crate::error::Error;
 use crate::output::CommandOutput;
 
 /// Prints the bytes on the node's disk by document type, field and form, and the uses of the fields.
 pub async fn run(
     node: &NodeArguments,
-    patience: &PatienceArguments,
+    node_timeout: &NodeTimeout,
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
-    let client = NodeClient::new(&node.url, HttpProtocol::Http1)?.with_timeout(patience.timeout);
+    let client = NodeClient::new(&node.url, HttpProtocol::Http1)?.with_timeout(node_timeout.timeout);
     let request = OutgoingRequest::new(Method::GET, "/state/v1/fields");
     let answer = client.send(request).await?.checked()?.json();
     output.print(|| table(&answer), &answer);

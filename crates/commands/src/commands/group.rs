@@ -9,19 +9,17 @@ use hyper::{Method, StatusCode};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Value, json};
 
-use crate::cli::{
-    GroupCommand, GroupDeletion, GroupExportArguments, NamedGroup, NodeArguments, PatienceArguments,
-};
+use crate::cli::{GroupCommand, GroupDeletion, GroupExportArguments, NamedGroup, NodeArguments, NodeTimeout};
 use crate::error::Error;
 use crate::output::{CommandOutput, OutputStream, counted, note};
 
 /// Lists all groups, page by page.
 pub async fn list(
     node: &NodeArguments,
-    patience: &PatienceArguments,
+    node_timeout: &NodeTimeout,
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
-    let client = client(node, patience)?;
+    let client = client(node, node_timeout)?;
     let mut continuation: Option<String> = None;
     output.say(&format!("{:>12}  {:>14}  {:<20}  group", "documents", "bytes", "last write"));
     loop {
@@ -50,13 +48,13 @@ pub async fn run(
         GroupCommand::Show(named) => show(node, named, output).await,
         GroupCommand::Export(arguments) => export(node, arguments).await,
         GroupCommand::Delete(arguments) => delete(node, arguments, output).await,
-        GroupCommand::Erasures(patience) => erasures(node, patience, output).await,
+        GroupCommand::Erasures(node_timeout) => erasures(node, node_timeout, output).await,
     }
 }
 
 /// Shows a group. The exit status is 1 if there is nothing of it.
 async fn show(node: &NodeArguments, named: &NamedGroup, output: &CommandOutput) -> Result<ExitCode, Error> {
-    let answer = client(node, &named.patience)?.send(request(Method::GET, named, "")).await?;
+    let answer = client(node, &named.node_timeout)?.send(request(Method::GET, named, "")).await?;
     if answer.status == StatusCode::NOT_FOUND {
         let erasure = answer.json()["erasure"].take();
         let value = json!({ "group": named.name, "found": false, "erasure": erasure });
@@ -77,7 +75,7 @@ async fn show(node: &NodeArguments, named: &NamedGroup, output: &CommandOutput) 
 }
 
 async fn export(node: &NodeArguments, arguments: &GroupExportArguments) -> Result<ExitCode, Error> {
-    let client = client(node, &arguments.named.patience)?;
+    let client = client(node, &arguments.named.node_timeout)?;
     let request = request(Method::POST, &arguments.named, "/export");
     let mut is_empty = true;
     if let Some(path) = &arguments.to {
@@ -120,7 +118,7 @@ async fn delete(
     if let Some(within) = within {
         request = request.parameter("within", within);
     }
-    let answer = client(node, &arguments.named.patience)?.send(request).await?.checked()?.json();
+    let answer = client(node, &arguments.named.node_timeout)?.send(request).await?.checked()?.json();
     let text = || {
         let rest = match answer["erased"].as_bool() {
             Some(true) => {
@@ -138,11 +136,11 @@ async fn delete(
 /// Lists the erasures of the node.
 async fn erasures(
     node: &NodeArguments,
-    patience: &PatienceArguments,
+    node_timeout: &NodeTimeout,
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
     let request = OutgoingRequest::new(Method::GET, "/group/v1/").parameter("erasures", "true");
-    let answer = client(node, patience)?.send(request).await?.checked()?.json();
+    let answer = client(node, node_timeout)?.send(request).await?.checked()?.json();
     output.say(&format!("{:<20}  {:<20}  {:<20}  group, node", "deleted", "erase by", "erased"));
     for erasure in answer["erasures"].as_array().into_iter().flatten() {
         let line = || {
@@ -203,8 +201,8 @@ fn receipt(erasure: &Value) -> String {
     }
 }
 
-fn client(node: &NodeArguments, patience: &PatienceArguments) -> Result<NodeClient, Error> {
-    Ok(NodeClient::new(&node.url, HttpProtocol::Http1)?.with_timeout(patience.timeout))
+fn client(node: &NodeArguments, node_timeout: &NodeTimeout) -> Result<NodeClient, Error> {
+    Ok(NodeClient::new(&node.url, HttpProtocol::Http1)?.with_timeout(node_timeout.timeout))
 }
 
 fn request(method: Method, named: &NamedGroup, action: &str) -> OutgoingRequest {

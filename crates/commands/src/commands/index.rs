@@ -33,8 +33,8 @@ pub async fn run(
 ) -> Result<ExitCode, Error> {
     let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?;
     match command {
-        IndexCommand::List(patience) => {
-            let answer = list(&client.with_timeout(patience.timeout)).await?;
+        IndexCommand::List(node_timeout) => {
+            let answer = list(&client.with_timeout(node_timeout.timeout)).await?;
             output.print(|| table(&answer), &answer);
             Ok(ExitCode::SUCCESS)
         }
@@ -50,23 +50,23 @@ pub async fn run(
         IndexCommand::Wait(arguments) => wait(&client.with_timeout(READ_TIMEOUT), arguments, output).await,
         IndexCommand::Plan(arguments) => {
             placed::plan(
-                &client.with_timeout(arguments.patience.timeout),
+                &client.with_timeout(arguments.node_timeout.timeout),
                 arguments.method.as_deref(),
                 output,
             )
             .await
         }
-        IndexCommand::Rebalance(patience) => {
-            placed::rebalance(&client.with_timeout(patience.timeout), Method::POST, output).await
+        IndexCommand::Rebalance(node_timeout) => {
+            placed::rebalance(&client.with_timeout(node_timeout.timeout), Method::POST, output).await
         }
-        IndexCommand::Stop(patience) => {
-            placed::rebalance(&client.with_timeout(patience.timeout), Method::DELETE, output).await
+        IndexCommand::Stop(node_timeout) => {
+            placed::rebalance(&client.with_timeout(node_timeout.timeout), Method::DELETE, output).await
         }
         IndexCommand::Move(moved) => {
-            placed::move_copy(&client.with_timeout(moved.patience.timeout), moved, output).await
+            placed::move_copy(&client.with_timeout(moved.node_timeout.timeout), moved, output).await
         }
         IndexCommand::Settings(changed) => {
-            placed::settings(&client.with_timeout(changed.patience.timeout), changed, output).await
+            placed::settings(&client.with_timeout(changed.node_timeout.timeout), changed, output).await
         }
     }
 }

@@ -28,7 +28,7 @@ pub async fn run(
 ) -> Result<ExitCode, Error> {
     let mut parameters = parameters_of(&arguments.parameters)?;
     let client = NodeClient::new(&arguments.within.url(node), HttpProtocol::Http1)?
-        .with_timeout(arguments.patience.timeout);
+        .with_timeout(arguments.node_timeout.timeout);
     parameter_names::check(&client, &parameters).await?;
     if !output.is_json() {
         show_document_ids(&client, &mut parameters).await?;

@@ -25,8 +25,8 @@ pub async fn run(
 ) -> Result<ExitCode, Error> {
     match command {
         SnapshotCommand::Create(creation) => create(node, creation, output).await,
-        SnapshotCommand::List(patience) => {
-            let answer = ask(node, Method::GET, "", patience.timeout).await?;
+        SnapshotCommand::List(node_timeout) => {
+            let answer = ask(node, Method::GET, "", node_timeout.timeout).await?;
             output.say(&format!(
                 "{:<24}  {:<20}  {:>12}  {:>14}  missing on",
                 "name", "time", "documents", "bytes"
@@ -37,12 +37,12 @@ pub async fn run(
             Ok(outcome(&answer))
         }
         SnapshotCommand::Show(named) => {
-            let answer = ask(node, Method::GET, &named.name, named.patience.timeout).await?;
+            let answer = ask(node, Method::GET, &named.name, named.node_timeout.timeout).await?;
             output.print(|| details(&answer), &answer);
             Ok(ExitCode::SUCCESS)
         }
         SnapshotCommand::Delete(named) => {
-            let answer = ask(node, Method::DELETE, &named.name, named.patience.timeout).await?;
+            let answer = ask(node, Method::DELETE, &named.name, named.node_timeout.timeout).await?;
             output.print(|| format!("deleted {}{}", named.name, reasons(&answer["missing"])), &answer);
             Ok(outcome(&answer))
         }
@@ -58,12 +58,12 @@ pub async fn run(
 async fn ask(node: &NodeArguments, method: Method, name: &str, timeout: Duration) -> Result<Value, Error> {
     let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.with_timeout(timeout);
     let path = format!("/snapshot/v1/{}", millrace_client::encoded(name));
-    let request = OutgoingRequest::new(method, path).parameter("timeout", &patience(timeout));
+    let request = OutgoingRequest::new(method, path).parameter("timeout", &timeout_text(timeout));
     Ok(client.send(request).await?.checked()?.json())
 }
 
 /// Time limit as the server reads it.
-fn patience(timeout: Duration) -> String {
+fn timeout_text(timeout: Duration) -> String {
     format!("{}ms", timeout.as_millis())
 }
 
@@ -81,7 +81,7 @@ async fn create(
     let client = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.with_timeout(creation.timeout);
     let request = OutgoingRequest::new(Method::POST, "/snapshot/v1/")
         .parameter("name", &name)
-        .parameter("timeout", &patience(creation.timeout));
+        .parameter("timeout", &timeout_text(creation.timeout));
     let answer = client.send(request).await?.checked()?.json();
     output.print(|| format!("made {}", details(&answer)), &answer);
     Ok(outcome(&answer))

@@ -8,7 +8,7 @@ use indicatif::{HumanBytes, HumanCount};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Map, Value, json};
 
-use crate::cli::{NodeArguments, PatienceArguments};
+use crate::cli::{NodeArguments, NodeTimeout};
 use crate::document_counts::{self, documents_text};
 use crate::error::Error;
 use crate::output::{CommandOutput, noun};
@@ -21,10 +21,10 @@ const APPLICATION: &str = "/application/v2/tenant/default/application/default";
 /// application, or if the node does not serve.
 pub async fn run(
     node: &NodeArguments,
-    patience: &PatienceArguments,
+    node_timeout: &NodeTimeout,
     output: &CommandOutput,
 ) -> Result<ExitCode, Error> {
-    let config = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.with_timeout(patience.timeout);
+    let config = NodeClient::new(&node.config_url, HttpProtocol::Http1)?.with_timeout(node_timeout.timeout);
     let answer = config.send(OutgoingRequest::new(Method::GET, APPLICATION)).await?;
     if answer.status == StatusCode::NOT_FOUND {
         let cure = "no application is deployed: millrace deploy DIR";
@@ -34,7 +34,7 @@ pub async fn run(
     let generation = answer.checked()?.json()["generation"].clone();
     let path = format!("{APPLICATION}/reindexing");
     let reindexing = config.send(OutgoingRequest::new(Method::GET, path)).await?.checked()?.json();
-    let data = NodeClient::new(&node.url, HttpProtocol::Http1)?.with_timeout(patience.timeout);
+    let data = NodeClient::new(&node.url, HttpProtocol::Http1)?.with_timeout(node_timeout.timeout);
     let metrics = data.send(OutgoingRequest::new(Method::GET, "/state/v1/metrics")).await?.checked()?.json();
     // The status code says the same as the body.
     let health = data.send(OutgoingRequest::new(Method::GET, "/state/v1/health")).await?.json();

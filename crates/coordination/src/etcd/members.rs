@@ -31,9 +31,9 @@ pub(super) struct EtcdMembers {
 enum MemberFailure {
     /// Certainly not executed: another member may do it.
     NotDone(String),
-    /// It may have been executed.
+    /// Possibly executed.
     Unknown(String),
-    /// No member will execute it.
+    /// Never to be executed by any member.
     Final(Error),
 }
 
@@ -42,7 +42,7 @@ enum MemberFailure {
 pub(super) enum RepeatPolicy {
     /// Repeating it has no further effect.
     Idempotent,
-    /// It would be executed twice.
+    /// Not repeatable: it would be executed twice.
     Unsafe,
 }
 

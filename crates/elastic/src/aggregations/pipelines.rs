@@ -106,7 +106,8 @@ fn path_of(asked: &RequestedAggregation) -> Option<&str> {
 }
 
 /// End of a path through the answer of an aggregation.
-enum PathEnd<'v> {
+pub(super) enum PathEnd<'v> {
+    /// A figure; `None` if it has no value.
     Figure(Option<f64>),
     /// More than one bucket, at the aggregation of this name.
     Buckets(&'v str),
@@ -122,7 +123,8 @@ fn member<'v>(answer: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     answer.get(name).or_else(typed)
 }
 
-fn look<'v>(bucket: &'v Map<String, Value>, path: &'v str) -> PathEnd<'v> {
+/// End of a path in a bucket.
+pub(super) fn end_of_path<'v>(bucket: &'v Map<String, Value>, path: &'v str) -> PathEnd<'v> {
     let (step, rest) = path.split_once('>').map_or((path, None), |(step, rest)| (step, Some(rest)));
     if step == "_count" && rest.is_none() {
         return PathEnd::Figure(bucket.get("doc_count").and_then(Value::as_f64));
@@ -146,7 +148,7 @@ fn look<'v>(bucket: &'v Map<String, Value>, path: &'v str) -> PathEnd<'v> {
     }
     let Value::Object(members) = value else { return PathEnd::Nowhere };
     if let Some(rest) = rest {
-        return look(members, rest);
+        return end_of_path(members, rest);
     }
     let property = if property.is_empty() { "value" } else { property };
     if property == "_count" {
@@ -164,16 +166,8 @@ fn look<'v>(bucket: &'v Map<String, Value>, path: &'v str) -> PathEnd<'v> {
     }
 }
 
-/// Figure of a bucket at a path: `None` if there is nothing, and `Some(None)` if the figure has no value.
-pub(super) fn figure_at(bucket: &Map<String, Value>, path: &str) -> Option<Option<f64>> {
-    match look(bucket, path) {
-        PathEnd::Figure(figure) => Some(figure),
-        PathEnd::Buckets(_) | PathEnd::Nowhere => None,
-    }
-}
-
 fn figure(bucket: &Map<String, Value>, path: &str) -> Result<Option<f64>, Error> {
-    match look(bucket, path) {
+    match end_of_path(bucket, path) {
         PathEnd::Figure(figure) => Ok(figure),
         PathEnd::Buckets(name) => Err(Error::IllegalArgument(format!(
             "buckets_path must reference either a number value or a single value numeric metric aggregation, got: [Object[]] at \
@@ -192,7 +186,7 @@ fn figure_or_gap(
     path: &str,
     all: &[RequestedAggregation],
 ) -> Result<Option<f64>, Error> {
-    match look(bucket, path) {
+    match end_of_path(bucket, path) {
         PathEnd::Nowhere if ends_at_pipeline(all, path) => Ok(None),
         _ => figure(bucket, path),
     }
@@ -283,7 +277,7 @@ pub(super) fn of_siblings(
     };
     let mut found: Vec<(String, f64)> = Vec::new();
     for (key, bucket) in buckets {
-        let figure = match look(bucket, rest) {
+        let figure = match end_of_path(bucket, rest) {
             PathEnd::Nowhere if ends_at_pipeline(siblings, path) => None,
             _ => figure(bucket, rest)?,
         };
@@ -333,8 +327,7 @@ pub(super) fn of_buckets(
         let name = if names_types { format!("{kind}#{}", asked.name) } else { asked.name.clone() };
         let source = FieldSource::of_figures(asked.options.get("format"));
         let keys: Vec<f64> = buckets.iter().map(|bucket| bucket["key"].as_f64().unwrap_or(0.0)).collect();
-        for (at, value) in results(asked, &figures)?.into_iter().enumerate() {
-            let Some(value) = value else { continue };
+        for (at, value) in results(asked, &figures)? {
             let mut result = json!({ "value": value });
             if let Some(text) = value.and_then(|value| source.text_of_number(value)) {
                 result["value_as_string"] = text.into();
@@ -364,30 +357,34 @@ fn unit_ms(asked: &RequestedAggregation) -> Result<Option<f64>, Error> {
     Ok(duration_of(unit)?.map(|unit| unit.as_secs_f64() * 1_000.0))
 }
 
-/// Result of a pipeline for each bucket: `None` for a bucket without one, `Some(None)` for one without value.
-fn results(asked: &RequestedAggregation, figures: &[Option<f64>]) -> Result<Vec<Option<Option<f64>>>, Error> {
+/// Results of a pipeline, `None` for one without value, with the positions of their buckets. Some buckets
+/// have none.
+fn results(
+    asked: &RequestedAggregation,
+    figures: &[Option<f64>],
+) -> Result<Vec<(usize, Option<f64>)>, Error> {
     let number = |name: &str| asked.options.get(name).and_then(Value::as_i64);
     Ok(match asked.kind.as_str() {
         "cumulative_sum" => {
             let mut sum = 0.0;
             let add = |figure: &Option<f64>| {
                 sum += figure.unwrap_or(0.0);
-                Some(Some(sum))
+                Some(sum)
             };
-            figures.iter().map(add).collect()
+            figures.iter().map(add).enumerate().collect()
         }
         "moving_fn" => {
             let (window, shift) = (number("window").unwrap_or(1), number("shift").unwrap_or(0));
             let function = moving_function(asked)?;
             let length = figures.len() as i64;
-            let of = |at: i64| {
-                let after = at.saturating_add(shift);
+            let of = |at: usize| {
+                let after = (at as i64).saturating_add(shift);
                 let end = after.clamp(0, length) as usize;
                 let start = after.saturating_sub(window).clamp(0, length) as usize;
                 let inside: Vec<f64> = figures[start..end].iter().flatten().copied().collect();
-                figures[at as usize].map(|_| moved(function, &inside))
+                (at, moved(function, &inside))
             };
-            (0..length).map(of).collect()
+            (0..figures.len()).filter(|at| figures[*at].is_some()).map(of).collect()
         }
         kind => {
             let lag = if kind == "serial_diff" { number("lag").unwrap_or(1) } else { 1 };
@@ -395,11 +392,10 @@ fn results(asked: &RequestedAggregation, figures: &[Option<f64>]) -> Result<Vec<
                 return Err(Error::Parsing("Lag must be a positive, non-zero integer".to_owned()));
             }
             let lag = lag as usize;
-            let of = |at: usize| {
-                let before = at.checked_sub(lag).map(|before| figures[before])?;
-                Some(figures[at].zip(before).map(|(figure, before)| figure - before))
-            };
-            (0..figures.len()).map(of).collect()
+            let pairs = figures.iter().skip(lag).zip(figures);
+            let differences =
+                pairs.map(|(figure, before)| figure.zip(*before).map(|(figure, before)| figure - before));
+            (lag..).zip(differences).collect()
         }
     })
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::pipelines::figure_at;
+use super::pipelines::{PathEnd, end_of_path};
 use super::values::{AggregatedValue, FieldSource, ValueForm};
 use super::{BucketAggregation, BucketContent};
 use crate::Error;
@@ -155,9 +155,9 @@ impl<'a> BucketAggregation<'a> {
         if order.path == "_key" {
             return Ok(0.0);
         }
-        match figure_at(bucket, &order.path) {
-            Some(figure) => Ok(figure.unwrap_or(f64::NAN)),
-            None => Err(Error::IllegalArgument(format!(
+        match end_of_path(bucket, &order.path) {
+            PathEnd::Figure(figure) => Ok(figure.unwrap_or(f64::NAN)),
+            PathEnd::Buckets(_) | PathEnd::Nowhere => Err(Error::IllegalArgument(format!(
                 "Invalid aggregation order path [{}]. Terms buckets can only be sorted on a sub-aggregator path that leads to a \
                  figure of a bucket of [{}]",
                 order.path, self.asked.name
@@ -215,7 +215,10 @@ impl<'a> BucketAggregation<'a> {
             let path = if order.path == "_key" { "key" } else { order.path.as_str() };
             match path {
                 "key" => bucket["key"].as_f64().unwrap_or(f64::NAN),
-                path => figure_at(bucket, path).flatten().unwrap_or(f64::NAN),
+                path => match end_of_path(bucket, path) {
+                    PathEnd::Figure(figure) => figure.unwrap_or(f64::NAN),
+                    PathEnd::Buckets(_) | PathEnd::Nowhere => f64::NAN,
+                },
             }
         };
         buckets.sort_by(|left, right| {

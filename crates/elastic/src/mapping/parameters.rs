@@ -16,13 +16,13 @@ use crate::source::SourceFilter;
 /// Treatment of a parameter.
 #[derive(Clone, Copy, PartialEq)]
 enum ParameterUse {
-    /// It does here what it does there.
+    /// Supported with the same effect.
     Obeyed,
-    /// It is about an index, a column or an estimate that is not here: no answer depends on it.
+    /// About an index, a column or an estimate that is not here: no answer depends on it.
     WithoutEffect,
     /// The value that means what is here is taken, and each other one refused.
     Only(&'static [&'static str]),
-    /// It is refused.
+    /// Refused.
     Refused,
 }
 

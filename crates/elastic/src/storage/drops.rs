@@ -70,7 +70,7 @@ fn drop_at_owners(
             version,
             document_type: ELASTIC_TYPE.to_owned(),
             group: group.clone(),
-            patience: WRITE_TIMEOUT,
+            timeout: WRITE_TIMEOUT,
         };
         (group.clone(), question, ())
     };

@@ -159,14 +159,14 @@ impl VersionConflicts {
 
 /// Next step of a write.
 enum WriteAttempt {
-    /// It has its result, and nothing is to be changed.
+    /// Finished with its result: nothing is to be changed.
     Settled(Result<WriteResult, Error>),
     Change(ConditionalChange, PlannedResult),
 }
 
 /// Result of a write if the condition of its change holds.
 enum PlannedResult {
-    /// It depends on whether the document was stored before.
+    /// Dependent on whether the document was stored before.
     OfPutOrRemoval,
     Known(Result<WriteResult, Error>),
 }

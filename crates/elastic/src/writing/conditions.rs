@@ -17,9 +17,9 @@ const NO_INTERNAL_VERSION: &str = "internal versioning can not be used for optim
 pub(crate) enum VersionRule {
     #[default]
     Internal,
-    /// It must be higher.
+    /// Higher than the stored one.
     External,
-    /// It must be as high or higher.
+    /// At least as high as the stored one.
     ExternalGte,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use hyper::StatusCode;
-use millrace_node::reindexing::{self, Chosen};
+use millrace_node::reindexing::{self, ChosenTypes};
 use millrace_node::{CompiledApplication, Error};
 use millrace_schema::Schema;
 use serde_json::json;
@@ -83,7 +83,7 @@ fn speed(parameters: &RequestParameters) -> Result<Option<f64>, Error> {
 }
 
 /// Selects the document types that the parameters name.
-fn choose(deployment: &CompiledApplication, parameters: &RequestParameters) -> Result<Chosen, Error> {
+fn choose(deployment: &CompiledApplication, parameters: &RequestParameters) -> Result<ChosenTypes, Error> {
     let clusters = names(parameters, "clusterId");
     let types = names(parameters, "documentType");
     let indexed_only = parameters.flag("indexedOnly")?.unwrap_or(false);
@@ -101,7 +101,7 @@ fn choose(deployment: &CompiledApplication, parameters: &RequestParameters) -> R
         let known = known.collect::<Vec<_>>().join(", ");
         return Err(Error::parameter("documentType", format!("there is no '{unknown}' here, only {known}")));
     }
-    let mut chosen = Chosen::new();
+    let mut chosen = ChosenTypes::new();
     for cluster in named {
         let wanted = cluster.documents.iter().filter(|document| {
             let name = &*document.document_type;
@@ -129,7 +129,7 @@ fn has_index(schema: &Schema) -> bool {
 }
 
 /// Formats as in `[moo, baz] in 'foo', [moo] in 'bar'`.
-fn list(chosen: &Chosen) -> String {
+fn list(chosen: &ChosenTypes) -> String {
     let of = |(cluster, types): (&Arc<str>, &Vec<Arc<str>>)| format!("[{}] in '{cluster}'", types.join(", "));
     chosen.iter().map(of).collect::<Vec<_>>().join(", ")
 }

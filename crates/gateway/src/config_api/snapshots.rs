@@ -11,8 +11,8 @@ use hyper::StatusCode;
 use millrace_access::WantedGroups;
 use millrace_node::Error;
 use millrace_node::cluster::{
-    ListedAnswer, ListedNode, ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion,
-    own_snapshots, snapshots_of_all,
+    ListedAnswer, ListedNode, ListedSnapshot, SnapshotAnswer, SnapshotQuestion, SnapshotStats, own_snapshots,
+    snapshots_of_all,
 };
 use millrace_store::SnapshotName;
 use serde_json::{Map, Value, json};
@@ -92,9 +92,9 @@ async fn ask(
     })
 }
 
-/// Figures as members of an answer.
-fn figures_of(figures: &SnapshotFigures) -> Map<String, Value> {
-    let SnapshotFigures { time, documents, bytes, files, application } = *figures;
+/// Statistics as members of an answer.
+fn stats_of(stats: &SnapshotStats) -> Map<String, Value> {
+    let SnapshotStats { time, documents, bytes, files, application } = *stats;
     let members = [
         ("time", time),
         ("documents", documents),
@@ -108,7 +108,7 @@ fn figures_of(figures: &SnapshotFigures) -> Map<String, Value> {
 /// A snapshot of one node.
 fn value_of(snapshot: &ListedSnapshot) -> Map<String, Value> {
     let mut value = match &snapshot.fault {
-        None => figures_of(&snapshot.figures),
+        None => stats_of(&snapshot.stats),
         Some(reason) => Map::from_iter([("reason".to_owned(), json!(reason))]),
     };
     value.insert("path".to_owned(), json!(snapshot.path));
@@ -146,15 +146,15 @@ fn list(answers: SnapshotAnswers) -> Value {
     }
     let mut all: Vec<(u64, Value)> = Vec::new();
     for (name, of_nodes) in &by_name {
-        let mut sum = SnapshotFigures::default();
-        for figures in of_nodes.iter().map(|(_, snapshot)| &snapshot.figures) {
-            sum.time = sum.time.max(figures.time);
-            sum.application = sum.application.max(figures.application);
-            sum.documents += figures.documents;
-            sum.bytes += figures.bytes;
-            sum.files += figures.files;
+        let mut sum = SnapshotStats::default();
+        for stats in of_nodes.iter().map(|(_, snapshot)| &snapshot.stats) {
+            sum.time = sum.time.max(stats.time);
+            sum.application = sum.application.max(stats.application);
+            sum.documents += stats.documents;
+            sum.bytes += stats.bytes;
+            sum.files += stats.files;
         }
-        let mut value = figures_of(&sum);
+        let mut value = stats_of(&sum);
         let shown = of_nodes.iter().map(|(listed, snapshot)| named(&listed.name, value_of(snapshot)));
         value.insert("nodes".to_owned(), shown.collect());
         let has_it = |listed: &ListedNode| of_nodes.iter().any(|(known, _)| known.key == listed.key);
@@ -202,7 +202,7 @@ fn created(answers: SnapshotAnswers) -> Result<Response, Error> {
         );
     };
     let mut value = Map::new();
-    value.insert("time".to_owned(), json!(first.figures.time));
+    value.insert("time".to_owned(), json!(first.stats.time));
     let shown = made.iter().map(|(listed, snapshot)| named(&listed.name, value_of(snapshot)));
     value.insert("nodes".to_owned(), shown.collect());
     value.insert("complete".to_owned(), json!(failed.is_empty()));

@@ -53,7 +53,7 @@ use self::source::PackedForm;
 use self::table::FeedFormat;
 use super::{DocumentCall, render};
 use crate::GatewayState;
-use crate::edge::{ChecksCredential, StandingCredential, caller_of};
+use crate::edge::{SelfCheckedAnswer, StreamCredential, caller_of};
 use crate::forwarding;
 use crate::http::{self, BodyBounds, BodyReader, BudgetReservation, ReadBody, RequestParameters, collect};
 
@@ -167,7 +167,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     // It covers the groups of the caller; each operation is checked when it is parsed.
     call.permit = caller.permit(WantedGroups::These(&[]))?;
     call.caller = Some(Arc::clone(&caller));
-    call.standing = StandingCredential::from_request(&call.node, &request);
+    call.credential = StreamCredential::from_request(&call.node, &request);
     call.writer = writer_of(&caller, request.extensions().get());
     let limits = &call.node.settings().limits;
     call.parameters = RequestParameters::parse(request.uri().query().unwrap_or(""), limits.parameters_max)?;
@@ -340,7 +340,7 @@ impl FeedStart {
         });
         let mut response = lines_response(Body::new(body));
         // The answers of what was written are sent in any case.
-        response.extensions_mut().insert(ChecksCredential);
+        response.extensions_mut().insert(SelfCheckedAnswer);
         response
     }
 }

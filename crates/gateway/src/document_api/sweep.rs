@@ -337,7 +337,7 @@ async fn sweep_here(
 /// True if a request ends here: its time is over, or its credential is not valid any more. Its answer has a
 /// continuation then, with which a valid credential goes on.
 fn must_end(call: &DocumentCall, deadline: Instant) -> bool {
-    Instant::now() >= deadline || call.check_standing().is_err()
+    Instant::now() >= deadline || call.check_credential().is_err()
 }
 
 /// Outcome of changes that were made together.

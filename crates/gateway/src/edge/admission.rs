@@ -11,7 +11,7 @@ use millrace_node::Error;
 
 use super::person::PersonGroup;
 use super::refusal::EdgeRefusal;
-use super::standing::{authorization, credentials};
+use super::stream_credential::{authorization, credentials};
 use super::{RequestGuard, bound, forwarded_groups, forwarded_limits, implied_group, person};
 use crate::access_log::{self, ConnectionPeer};
 use crate::page;

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use super::{ElasticApi, PRODUCT, check_right, http_response, route};
 use crate::document_api::feed::{StreamSlot, StreamUse, writer_of};
-use crate::edge::{ChecksCredential, StandingCredential, caller_of};
+use crate::edge::{SelfCheckedAnswer, StreamCredential, caller_of};
 use crate::http::{BodyBounds, BodyReader, BudgetReservation, counted_page};
 
 /// Memory that a stream may take, in bytes: a batch, and what arrived after it.
@@ -61,7 +61,7 @@ pub(super) async fn answer(
         Ok(batching) => batching,
         Err(error) => return Ok(http_response(ElasticService::refuse_as(shown, error))),
     };
-    let standing = StandingCredential::from_request(&api.node, &request);
+    let credential = StreamCredential::from_request(&api.node, &request);
     let writer = writer_of(&caller, request.extensions().get());
     let (mut parts, body) = request.into_parts();
     if parts.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
@@ -90,7 +90,7 @@ pub(super) async fn answer(
         api: Arc::clone(api),
         shown,
         parts,
-        standing,
+        credential,
         splitter,
         batching,
         lines,
@@ -100,7 +100,7 @@ pub(super) async fn answer(
     tokio::spawn(stream.run(reader, first));
     let mut response = Response::new(Body::new(answer));
     // The answers of what was written are sent in any case.
-    response.extensions_mut().insert(ChecksCredential);
+    response.extensions_mut().insert(SelfCheckedAnswer);
     let headers = response.headers_mut();
     headers.insert(PRODUCT, HeaderValue::from_static("Elasticsearch"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -119,7 +119,7 @@ struct OperationStream {
     /// Request of a batch, without its body.
     shown: ElasticRequest,
     parts: Parts,
-    standing: Option<StandingCredential>,
+    credential: Option<StreamCredential>,
     splitter: BulkSplitter,
     batching: BulkBatching,
     lines: Sender<Bytes, Infallible>,
@@ -235,7 +235,7 @@ impl OperationStream {
     /// # Errors
     /// The stream has ended, or the client has left.
     async fn batch(&mut self, body: Vec<u8>) -> Result<(), BulkStreamEnd> {
-        if let Some(Err(error)) = self.standing.as_ref().map(StandingCredential::check) {
+        if let Some(Err(error)) = self.credential.as_ref().map(StreamCredential::check) {
             let line = ElasticService::refuse(&self.shown, error.into()).body;
             self.tell(line).await?;
             return Err(BulkStreamEnd);

@@ -47,10 +47,10 @@ impl NodeQuestion for DocumentsQuestion {
 
     async fn answer(self, node: &Arc<GatewayState>, permit: Permit) -> Result<DocumentsAnswer, Error> {
         match self {
-            DocumentsQuestion::Change { changes, limits, patience } => {
+            DocumentsQuestion::Change { changes, limits, timeout } => {
                 let AdmittedChanges { admitted, refused, sizes } =
                     AdmittedChanges::admit(node, permit, changes, limits).await?;
-                let question = DocumentsQuestion::Change { changes: admitted, limits, patience };
+                let question = DocumentsQuestion::Change { changes: admitted, limits, timeout };
                 let answer = own_documents(node.node(), question).await?;
                 drop(sizes);
                 let DocumentsAnswer::Changed(outcomes) = answer else { return Ok(answer) };
@@ -161,7 +161,7 @@ mod tests {
     fn documents_are_asked_for_and_told_as_ever() {
         let id = DocumentId::parse("id:a:b:n=7:c").expect("an id");
         let document = Document { id: id.clone(), fields: vec![("x".into(), DocumentValue::Bool(true))] };
-        let (group, patience) = (DocumentGroup::Number(7), Duration::from_secs(2));
+        let (group, timeout) = (DocumentGroup::Number(7), Duration::from_secs(2));
         let version = ClusterVersion::new(7);
         let held = HeldBucket { bucket: BucketId::new(10, 5), version };
         let document_type = "b".to_owned();
@@ -174,7 +174,7 @@ mod tests {
                 DocumentsQuestion::Write {
                     version,
                     documents: vec![SentDocument::new(&document, true)],
-                    patience,
+                    timeout,
                 },
                 "0007010c69643a613a623a6e3d373a63050101780101010200",
             ),
@@ -183,7 +183,7 @@ mod tests {
                     version,
                     document_type: document_type.clone(),
                     group: group.clone(),
-                    patience,
+                    timeout,
                 },
                 "01070162026e370200",
             ),
@@ -228,7 +228,7 @@ mod tests {
                         ConditionalChange::look(document.id.clone()),
                     ],
                     limits: ChangeLimits { documents: None, bytes: Some(7) },
-                    patience,
+                    timeout,
                 },
                 "0503\
                  0c69643a613a623a6e3d373a6300010501017801010005\

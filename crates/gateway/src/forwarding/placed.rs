@@ -108,7 +108,7 @@ mod tests {
             from: Some(b"from".to_vec()),
             limit: 100,
             count: false,
-            patience_ms: Some(250),
+            timeout_ms: Some(250),
         };
         let records = CopyRecords {
             slice,
@@ -117,7 +117,7 @@ mod tests {
             apart: vec![BucketId::new(40, 5)],
             after: Some(b"after".to_vec()),
             until: None,
-            patience_ms: 9,
+            timeout_ms: 9,
         };
         let owned = OwnedDocuments { bucket, definition: u64::MAX, scope: documents.clone() };
         for question in [

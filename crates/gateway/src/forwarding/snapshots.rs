@@ -7,7 +7,7 @@ use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 use millrace_node::Error;
 use millrace_node::cluster::{
-    GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotFigures, SnapshotQuestion, SnapshotVersion,
+    GroupMoment, ListedSnapshot, SnapshotAnswer, SnapshotQuestion, SnapshotStats, SnapshotVersion,
     SnapshotVersionPage, own_snapshots,
 };
 use millrace_store::{DropOfGroup, SnapshotName, SnapshotSpace};
@@ -153,15 +153,15 @@ impl DropMessage {
 }
 
 impl SnapshotMessage {
-    fn new(ListedSnapshot { name, path, figures, fault }: ListedSnapshot) -> Self {
-        let SnapshotFigures { time, documents, bytes, files, application } = figures;
+    fn new(ListedSnapshot { name, path, stats, fault }: ListedSnapshot) -> Self {
+        let SnapshotStats { time, documents, bytes, files, application } = stats;
         SnapshotMessage { name: name.to_string(), path, fault, time, documents, bytes, files, application }
     }
 
     fn listed(self) -> Result<ListedSnapshot, Error> {
         let SnapshotMessage { name, path, fault, time, documents, bytes, files, application } = self;
-        let figures = SnapshotFigures { time, documents, bytes, files, application };
-        Ok(ListedSnapshot { name: SnapshotName::parse(&name)?, path, figures, fault })
+        let stats = SnapshotStats { time, documents, bytes, files, application };
+        Ok(ListedSnapshot { name: SnapshotName::parse(&name)?, path, stats, fault })
     }
 }
 
@@ -303,8 +303,8 @@ mod tests {
             check_kept(&message, kept);
             assert_eq!(message.question().unwrap(), question);
         }
-        let figures = SnapshotFigures { time: 1, documents: 2, bytes: 3, files: 4, application: 5 };
-        let listed = |figures, fault| ListedSnapshot { name: name(), path: "p".to_owned(), figures, fault };
+        let stats = SnapshotStats { time: 1, documents: 2, bytes: 3, files: 4, application: 5 };
+        let listed = |stats, fault| ListedSnapshot { name: name(), path: "p".to_owned(), stats, fault };
         let space = SnapshotSpace { snapshots: 1, held_bytes: 6, log_bytes: 8 };
         let version =
             SnapshotVersion { id: "i".to_owned(), timestamp: Timestamp(9), fields: Some("{}".to_owned()) };
@@ -313,7 +313,7 @@ mod tests {
         let page = SnapshotVersionPage { versions: vec![version], next: Some("n".to_owned()) };
         for (answer, kept) in [
             (
-                SnapshotAnswer::Listed(vec![listed(SnapshotFigures::default(), Some("r".to_owned()))], space),
+                SnapshotAnswer::Listed(vec![listed(SnapshotStats::default(), Some("r".to_owned()))], space),
                 [
                     concat!(
                         "a1666c6973746564a369736e617073686f747381a8646e616d65617364706174686170656661756c",
@@ -324,7 +324,7 @@ mod tests {
                 ],
             ),
             (
-                SnapshotAnswer::Created(listed(figures, None)),
+                SnapshotAnswer::Created(listed(stats, None)),
                 [
                     concat!(
                         "a16763726561746564a8646e616d65617364706174686170656661756c74f66474696d650169646f",
@@ -346,7 +346,7 @@ mod tests {
                 ],
             ),
             (
-                SnapshotAnswer::Reaching(vec![listed(figures, None)], Some(Timestamp(6))),
+                SnapshotAnswer::Reaching(vec![listed(stats, None)], Some(Timestamp(6))),
                 [
                     concat!(
                         "a1687265616368696e67a269736e617073686f747381a8646e616d656173647061746861706566",

@@ -69,7 +69,7 @@ pub(super) async fn lower_erasure_bound(
     group: &DocumentGroup,
     within: Duration,
 ) -> Result<(), Error> {
-    let patience = match call.parameters.get("timeout") {
+    let deadline = match call.parameters.get("timeout") {
         Some(_) => call.deadline,
         None => call.deadline.min(Instant::now() + WAIT),
     };
@@ -78,7 +78,7 @@ pub(super) async fn lower_erasure_bound(
         let found = ask(call, &question).await?;
         let is_over = |erasures: &Vec<GroupErasure>| erasures.iter().all(|of| of.erased.is_some());
         let is_finished = found.iter().all(|of| of.erasures.as_ref().is_ok_and(is_over));
-        if !within.is_zero() || is_finished || Instant::now() + INTERVAL >= patience {
+        if !within.is_zero() || is_finished || Instant::now() + INTERVAL >= deadline {
             return Ok(());
         }
         tokio::time::sleep(INTERVAL).await;

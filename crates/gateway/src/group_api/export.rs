@@ -24,7 +24,7 @@ use serde_json::Value;
 use super::GroupCall;
 use crate::GatewayState;
 use crate::document_api::{self, feed};
-use crate::edge::StandingCredential;
+use crate::edge::StreamCredential;
 use crate::http::{counted_page, form_encode};
 
 /// Size of a page, in bytes, from which on its lines are found by a thread of the pool.
@@ -47,7 +47,7 @@ pub(super) async fn answer(call: GroupCall, group: &DocumentGroup) -> Result<Res
     let caller = Arc::new(call.caller.within(group.clone())?);
     let document_type = call.parameters.get("type").map(str::to_owned);
     let is_table = feed::accepts_table(&call.request_headers);
-    let GroupCall { node, headers, standing, .. } = call;
+    let GroupCall { node, headers, credential, .. } = call;
     let deployment = node.deployments().current()?;
     let kind = document_type.as_deref().map(|name| deployment.kind(name)).transpose()?;
     let format = match (is_table, kind) {
@@ -68,7 +68,7 @@ pub(super) async fn answer(call: GroupCall, group: &DocumentGroup) -> Result<Res
         node,
         caller,
         headers,
-        standing,
+        credential,
         document_type,
         cluster,
         continuation: None,
@@ -103,7 +103,7 @@ pub(super) async fn ids(
     node: Arc<GatewayState>,
     caller: Arc<RequestCaller>,
     headers: HeaderMap,
-    standing: Option<StandingCredential>,
+    credential: Option<StreamCredential>,
 ) -> Result<HashSet<String>, Error> {
     let mut clusters = node.content_clusters().into_iter();
     let mut ids = HashSet::new();
@@ -112,7 +112,7 @@ pub(super) async fn ids(
         node,
         caller,
         headers,
-        standing,
+        credential,
         document_type: None,
         cluster,
         continuation: None,
@@ -154,7 +154,7 @@ struct GroupExport {
     caller: Arc<RequestCaller>,
     headers: HeaderMap,
     /// Credential of the request that the export answers.
-    standing: Option<StandingCredential>,
+    credential: Option<StreamCredential>,
     /// Type of the wanted documents.
     document_type: Option<String>,
     cluster: String,
@@ -278,8 +278,8 @@ impl GroupExport {
         let request = request.extension(Arc::clone(&self.caller)).body(Body::empty());
         let mut request = request.map_err(|error| Error::Internal(error.to_string()))?;
         request.headers_mut().extend(self.headers.clone());
-        if let Some(standing) = &self.standing {
-            request.extensions_mut().insert(standing.clone());
+        if let Some(credential) = &self.credential {
+            request.extensions_mut().insert(credential.clone());
         }
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/jsonl"));
         Ok(document_api::handle(State(Arc::clone(&self.node)), request).await)
@@ -380,7 +380,7 @@ mod tests {
             bodies: 0,
             work: 0,
             answers: 1000,
-            patience: Duration::ZERO,
+            wait_max: Duration::ZERO,
             return_memory: || {},
         };
         let budget = RequestBudget::new(bounds);

@@ -43,8 +43,8 @@ pub(super) async fn answer(
             let request = request.extension(Arc::clone(&caller)).body(Body::empty());
             let mut request = request.map_err(|error| Error::Internal(error.to_string()))?;
             request.headers_mut().extend(call.headers.clone());
-            if let Some(standing) = &call.standing {
-                request.extensions_mut().insert(standing.clone());
+            if let Some(credential) = &call.credential {
+                request.extensions_mut().insert(credential.clone());
             }
             let answer = document_api::handle(State(Arc::clone(&call.node)), request).await;
             let status = answer.status();

@@ -149,7 +149,7 @@ pub(super) async fn operations(call: &GroupCall, group: DocumentGroup) -> Result
     // Ids of a snapshot are complete.
     let caller = Arc::new(call.caller.within(group.clone())?.implying(None));
     let live =
-        export::ids(Arc::clone(&call.node), caller, call.headers.clone(), call.standing.clone()).await?;
+        export::ids(Arc::clone(&call.node), caller, call.headers.clone(), call.credential.clone()).await?;
     let live = if is_missing { LiveDocuments::Kept(live) } else { LiveDocuments::Replaced(live) };
     Ok(begin(call, group, sources, live))
 }

@@ -188,8 +188,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_answer_is_sent_in_pieces_and_counted_to_its_end() {
-        let patience = Duration::from_millis(1);
-        let bounds = BudgetBounds { bodies: 0, work: 0, answers: 200_000, patience, return_memory: || {} };
+        let wait_max = Duration::from_millis(1);
+        let bounds = BudgetBounds { bodies: 0, work: 0, answers: 200_000, wait_max, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
         let bytes: Vec<u8> = (0..150_000_u32).map(|number| number as u8).collect();
         let mut answer = counted(&budget, Response::new(Body::from(bytes.clone())), COUNTED_BYTES_MIN).await;
@@ -221,8 +221,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_connection_has_not_sent_is_counted() {
-        let patience = Duration::from_millis(1);
-        let bounds = BudgetBounds { bodies: 0, work: 0, answers: 200_000, patience, return_memory: || {} };
+        let wait_max = Duration::from_millis(1);
+        let bounds = BudgetBounds { bodies: 0, work: 0, answers: 200_000, wait_max, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
         let mut answer =
             counted(&budget, Response::new(Body::from(vec![7; 100_000])), COUNTED_BYTES_MIN).await;
@@ -238,8 +238,8 @@ mod tests {
 
     #[tokio::test]
     async fn small_answers_over_http_2_are_counted_and_not_refused() {
-        let patience = Duration::from_millis(1);
-        let bounds = BudgetBounds { bodies: 0, work: 0, answers: 10_000, patience, return_memory: || {} };
+        let wait_max = Duration::from_millis(1);
+        let bounds = BudgetBounds { bodies: 0, work: 0, answers: 10_000, wait_max, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
         let answer = |version, bytes: usize| {
             counted(&budget, Response::new(Body::from(vec![1; bytes])), counted_bytes_min(version))

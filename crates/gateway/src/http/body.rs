@@ -58,7 +58,7 @@ pub(crate) struct BodyBounds {
     /// Setting that has this limit.
     pub(crate) setting: &'static str,
     /// Time by which the sender may lag behind the minimum rate.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     /// True if the bytes as sent are in memory already, under a share of their own.
     pub(crate) is_reserved: bool,
     /// True for the question of another node.
@@ -200,8 +200,8 @@ impl BodyPace {
     fn new(rate: usize, left_max: Duration, bounds: BodyBounds) -> Self {
         BodyPace {
             rate: rate.max(1),
-            left_max: left_max.max(bounds.patience),
-            left: bounds.patience,
+            left_max: left_max.max(bounds.timeout),
+            left: bounds.timeout,
             waited: Duration::ZERO,
             received: 0,
             is_kept: false,
@@ -252,7 +252,7 @@ impl BodyReader {
     /// Creates a reader of `body`.
     pub(crate) fn new(node: &GatewayState, body: Body, bounds: BodyBounds) -> Self {
         let limits = &node.settings().limits;
-        let pace = BodyPace::new(limits.body_rate_min, limits.body_patience, bounds);
+        let pace = BodyPace::new(limits.body_rate_min, limits.body_timeout, bounds);
         BodyReader { body, pace, bounds }
     }
 
@@ -364,7 +364,7 @@ mod tests {
     const BOUNDS: BodyBounds = BodyBounds {
         bytes: 64 << 20,
         setting: "request-bytes-max",
-        patience: Duration::from_secs(2),
+        timeout: Duration::from_secs(2),
         is_reserved: false,
         is_question: false,
     };
@@ -386,8 +386,8 @@ mod tests {
 
     #[tokio::test]
     async fn work_holds_its_share_when_its_client_has_left() {
-        let patience = Duration::from_secs(3600);
-        let bounds = BudgetBounds { bodies: 100, work: 0, answers: 0, patience, return_memory: || {} };
+        let wait_max = Duration::from_secs(3600);
+        let bounds = BudgetBounds { bodies: 100, work: 0, answers: 0, wait_max, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
         let mut share = budget.share();
         share.grow(60).await.expect("there is room");
@@ -472,7 +472,7 @@ mod tests {
 
     /// A body whose parts each come after a second, of which `first` bytes came at once.
     fn paced(is_kept: bool, first: usize, part: usize, count: usize) -> BodyPace {
-        let mut pace = BodyPace::new(1024, BOUNDS.patience, BOUNDS);
+        let mut pace = BodyPace::new(1024, BOUNDS.timeout, BOUNDS);
         pace.is_kept = is_kept;
         pace.receive(first);
         for _ in 0..count {
@@ -485,38 +485,38 @@ mod tests {
     #[test]
     fn a_body_may_be_long_under_way_and_not_slow() {
         let left_after = |part: usize, count: usize| paced(false, 0, part, count).left;
-        assert_eq!(left_after(2048, 600), BOUNDS.patience, "it makes progress, for ten minutes");
-        assert_eq!(left_after(1024, 600), BOUNDS.patience, "just as fast as it must be");
-        assert!(left_after(1, 3) < BOUNDS.patience / 20, "a byte a second is none");
+        assert_eq!(left_after(2048, 600), BOUNDS.timeout, "it makes progress, for ten minutes");
+        assert_eq!(left_after(1024, 600), BOUNDS.timeout, "just as fast as it must be");
+        assert!(left_after(1, 3) < BOUNDS.timeout / 20, "a byte a second is none");
     }
 
     #[test]
     fn a_silence_is_bounded_however_much_came_before() {
-        assert_eq!(paced(false, 33 << 20, 0, 0).left, BOUNDS.patience);
-        assert_eq!(paced(true, 33 << 20, 0, 0).left, BOUNDS.patience);
+        assert_eq!(paced(false, 33 << 20, 0, 0).left, BOUNDS.timeout);
+        assert_eq!(paced(true, 33 << 20, 0, 0).left, BOUNDS.timeout);
         // A document operation with a short time limit has more time once its body comes.
-        let short = BodyBounds { patience: Duration::from_millis(10), ..BOUNDS };
-        let mut pace = BodyPace::new(1024, BOUNDS.patience, short);
-        assert_eq!(pace.left, short.patience);
+        let short = BodyBounds { timeout: Duration::from_millis(10), ..BOUNDS };
+        let mut pace = BodyPace::new(1024, BOUNDS.timeout, short);
+        assert_eq!(pace.left, short.timeout);
         pace.receive(33 << 20);
-        assert_eq!(pace.left, BOUNDS.patience);
+        assert_eq!(pace.left, BOUNDS.timeout);
     }
 
     #[test]
     fn a_body_in_memory_comes_the_faster_the_larger_it_is() {
         let first = 33 << 20;
-        assert!(paced(true, first, 2048, 4).left < BOUNDS.patience / 20, "it would hold 33 MB for hours");
-        assert_eq!(paced(true, first, 128 << 10, 60).left, BOUNDS.patience, "it comes within minutes");
-        assert_eq!(paced(true, 100_000, 1024, 60).left, BOUNDS.patience, "it holds little");
-        assert_eq!(paced(false, first, 2048, 60).left, BOUNDS.patience, "a stream holds nothing");
+        assert!(paced(true, first, 2048, 4).left < BOUNDS.timeout / 20, "it would hold 33 MB for hours");
+        assert_eq!(paced(true, first, 128 << 10, 60).left, BOUNDS.timeout, "it comes within minutes");
+        assert_eq!(paced(true, 100_000, 1024, 60).left, BOUNDS.timeout, "it holds little");
+        assert_eq!(paced(false, first, 2048, 60).left, BOUNDS.timeout, "a stream holds nothing");
     }
 
     #[tokio::test]
     async fn a_body_that_makes_no_progress_is_refused() {
         let (mut sender, body) = http_body_util::channel::Channel::<Bytes, std::convert::Infallible>::new(1);
         sender.send_data(Bytes::from_static(b"{")).await.expect("it is read");
-        let bounds = BodyBounds { patience: Duration::from_millis(20), ..BOUNDS };
-        let (mut body, mut pace) = (Body::new(body), BodyPace::new(1024, bounds.patience, bounds));
+        let bounds = BodyBounds { timeout: Duration::from_millis(20), ..BOUNDS };
+        let (mut body, mut pace) = (Body::new(body), BodyPace::new(1024, bounds.timeout, bounds));
         assert!(pace.next(&mut body).await.is_ok_and(|data| data.is_some()));
         let error = pace.next(&mut body).await.expect_err("nothing more comes");
         assert!(matches!(error, Error::SlowBody { received: 1, .. }), "{error}");
@@ -531,7 +531,7 @@ mod tests {
         {
             let (sender, body) = http_body_util::channel::Channel::<Bytes, E>::new(1);
             sender.abort(error);
-            let mut pace = BodyPace::new(1024, BOUNDS.patience, BOUNDS);
+            let mut pace = BodyPace::new(1024, BOUNDS.timeout, BOUNDS);
             pace.next(&mut Body::new(Body::new(body))).await.expect_err("it broke off")
         }
         let made = error_of(OutgoingBodyError("a log cannot be read".to_owned())).await;

@@ -65,7 +65,7 @@ pub(crate) struct BudgetBounds {
     /// Bytes of all large answers.
     pub(crate) answers: usize,
     /// Maximum time that a request waits for room.
-    pub(crate) patience: Duration,
+    pub(crate) wait_max: Duration,
     /// Returns the free memory of the process to the system.
     pub(crate) return_memory: fn(),
 }
@@ -75,7 +75,7 @@ pub(crate) struct RequestBudget {
     bodies: ByteLedger,
     work: ByteLedger,
     answers: ByteLedger,
-    patience: Duration,
+    wait_max: Duration,
     return_memory: fn(),
     /// Held by the large request that is the next to get room for its work.
     line: Mutex<()>,
@@ -98,7 +98,7 @@ struct ByteLedger {
 }
 
 /// The state of a ledger, for metrics.
-pub(crate) struct BudgetFigures {
+pub(crate) struct LedgerStats {
     /// Reserved bytes.
     pub(crate) reserved: usize,
     /// Number of requests that wait for room.
@@ -121,8 +121,8 @@ impl ByteLedger {
         }
     }
 
-    fn figures(&self) -> BudgetFigures {
-        BudgetFigures {
+    fn stats(&self) -> LedgerStats {
+        LedgerStats {
             reserved: self.reserved.load(Ordering::Relaxed),
             waiting: self.waiting.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
@@ -130,7 +130,7 @@ impl ByteLedger {
     }
 
     /// Reserves `bytes` if there is room. A new request may overtake waiting ones: that is bounded by their
-    /// patience.
+    /// limit of waiting.
     fn take(&self, bytes: usize) -> bool {
         self.take_within(bytes, self.capacity)
     }
@@ -203,12 +203,12 @@ impl ByteLedger {
 impl RequestBudget {
     /// Creates a budget.
     pub(crate) fn new(bounds: BudgetBounds) -> Arc<Self> {
-        let BudgetBounds { bodies, work, answers, patience, return_memory } = bounds;
+        let BudgetBounds { bodies, work, answers, wait_max, return_memory } = bounds;
         Arc::new(RequestBudget {
             bodies: ByteLedger::new("bodies-bytes-max", bodies),
             work: ByteLedger::new("work-bytes-max", work),
             answers: ByteLedger::new("answers-bytes-max", answers),
-            patience,
+            wait_max,
             return_memory,
             line: Mutex::new(()),
         })
@@ -220,18 +220,18 @@ impl RequestBudget {
     }
 
     /// State of the bytes of bodies.
-    pub(crate) fn of_bodies(&self) -> BudgetFigures {
-        self.bodies.figures()
+    pub(crate) fn of_bodies(&self) -> LedgerStats {
+        self.bodies.stats()
     }
 
     /// State of the bytes of work.
-    pub(crate) fn of_work(&self) -> BudgetFigures {
-        self.work.figures()
+    pub(crate) fn of_work(&self) -> LedgerStats {
+        self.work.stats()
     }
 
     /// State of the bytes of answers.
-    pub(crate) fn of_answers(&self) -> BudgetFigures {
-        self.answers.figures()
+    pub(crate) fn of_answers(&self) -> LedgerStats {
+        self.answers.stats()
     }
 
     /// Reserves the memory for unpacking an application package of up to `bytes` bytes: the room of the
@@ -262,7 +262,7 @@ impl RequestBudget {
             if answers.wanted.load(Ordering::Relaxed).saturating_add(bytes) > answers.capacity / 2 {
                 return Err(answers.refuse(0, Duration::ZERO));
             }
-            answers.take_by(bytes, Instant::now() + self.patience).await?;
+            answers.take_by(bytes, Instant::now() + self.wait_max).await?;
         }
         Ok(AnswerShare { budget: Arc::clone(self), bytes })
     }
@@ -325,7 +325,7 @@ impl BudgetReservation {
             return Err(Error::OverBudget { budget: limit });
         }
         if !bodies.take_within(bytes, limit) {
-            bodies.take_within_by(bytes, limit, Instant::now() + self.budget.patience).await?;
+            bodies.take_within_by(bytes, limit, Instant::now() + self.budget.wait_max).await?;
         }
         self.bytes += bytes;
         Ok(())
@@ -361,7 +361,7 @@ impl BudgetReservation {
             self.work += bytes;
             return Ok(());
         }
-        self.work_by(bytes, Instant::now() + self.budget.patience).await
+        self.work_by(bytes, Instant::now() + self.budget.wait_max).await
     }
 
     /// [`BudgetReservation::work`] for several texts that take `bytes` bytes together.
@@ -369,7 +369,7 @@ impl BudgetReservation {
     /// # Errors
     /// [`Error::NoRoom`] if there was none for as long as a request waits.
     pub(crate) async fn work_of(&mut self, bytes: usize) -> Result<(), Error> {
-        self.work_by(bytes, Instant::now() + self.budget.patience).await
+        self.work_by(bytes, Instant::now() + self.budget.wait_max).await
     }
 
     /// Work that holds the share until it ends, also where its client leaves meanwhile: what has begun on
@@ -471,8 +471,8 @@ mod tests {
     use crate::status::HttpError;
 
     /// A budget of 100 bytes of bodies, 1,280 of work and 100 of answers.
-    fn budget(patience: Duration) -> Arc<RequestBudget> {
-        let bounds = BudgetBounds { bodies: 100, work: 1280, answers: 100, patience, return_memory: || {} };
+    fn budget(wait_max: Duration) -> Arc<RequestBudget> {
+        let bounds = BudgetBounds { bodies: 100, work: 1280, answers: 100, wait_max, return_memory: || {} };
         RequestBudget::new(bounds)
     }
 
@@ -579,7 +579,7 @@ mod tests {
     #[tokio::test]
     async fn large_bodies_leave_room_for_small_ones() {
         let bounds =
-            BudgetBounds { bodies: 3_200_000, work: 0, answers: 0, patience: SHORT, return_memory: || {} };
+            BudgetBounds { bodies: 3_200_000, work: 0, answers: 0, wait_max: SHORT, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
         let mut large = budget.share();
         large.grow(3_000_000).await.expect("there is room");

@@ -128,8 +128,8 @@ impl ConnectionActivity {
     pub(crate) async fn idle(&self, first: Duration, idle: Duration, needs_memory: impl Fn() -> bool) {
         let (mut steps, mut since) = (0, Instant::now());
         loop {
-            let patience = if steps == 0 { first } else { idle };
-            tokio::time::sleep_until(since + patience).await;
+            let limit = if steps == 0 { first } else { idle };
+            tokio::time::sleep_until(since + limit).await;
             if self.answers.keep_ended() && needs_memory() {
                 tracing::info!("a connection is closed: it keeps answers that its client does not read");
                 return;

@@ -125,8 +125,8 @@ mod tests {
             frame(|out| Ok([&out[..], text.as_bytes()].concat())).expect("a short message").to_vec()
         };
         let all: Vec<u8> = ["one", "", "three"].into_iter().flat_map(framed).collect();
-        let patience = Duration::ZERO;
-        let bounds = BudgetBounds { bodies: 1000, work: 0, answers: 0, patience, return_memory: || {} };
+        let wait_max = Duration::ZERO;
+        let bounds = BudgetBounds { bodies: 1000, work: 0, answers: 0, wait_max, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
         let reader = |bytes: &[u8], memory| BodyMessageReader::new(Body::from(bytes.to_vec()), 100, memory);
         let bodies = || FrameMemory::Bodies(budget.share());

@@ -75,7 +75,7 @@ pub struct PortLimits {
     /// Maximum number of requests at a time whose bodies may stand still for long.
     pub(crate) slow_bodies_max: u32,
     /// Time limit of a client's TLS handshake, its first request, or the head of any.
-    pub(crate) head_patience: Duration,
+    pub(crate) head_timeout: Duration,
     /// Time that a connection stays open without a request.
     pub(crate) idle: Duration,
     /// Memory of the answers, if it is bounded.
@@ -100,7 +100,7 @@ impl PortLimits {
             connections: OpenConnections::new(limits.connections_max, limits.connections_per_address_max),
             streams_max: limits.streams_max,
             slow_bodies_max: u32::try_from(streams_max(limits.bodies_bytes_max)).unwrap_or(u32::MAX),
-            head_patience: limits.head_patience,
+            head_timeout: limits.head_timeout,
             idle: limits.connection_idle,
             answers: None,
         }
@@ -206,7 +206,7 @@ fn accept(
         match tls {
             None => connection(PortStream::Plain(stream), peer, limits, service, watcher).await,
             Some(tls) => {
-                match tokio::time::timeout(limits.head_patience, tls.acceptor().accept(stream)).await {
+                match tokio::time::timeout(limits.head_timeout, tls.acceptor().accept(stream)).await {
                     Ok(Ok(stream)) => {
                         let peer = ConnectionPeer { certificate: shown_certificate(&stream), ..peer };
                         let stream = PortStream::Encrypted(Box::new(Connection::Server(stream)));
@@ -292,7 +292,7 @@ async fn connection(
             tracing::debug!(%error, "a connection ended with an error");
         },
         // Other nodes keep their connections for the next request.
-        () = activity.idle(limits.head_patience, limits.idle, needs_memory), if !peer.is_node => {
+        () = activity.idle(limits.head_timeout, limits.idle, needs_memory), if !peer.is_node => {
             tracing::debug!("a connection was closed by the server");
         }
     }
@@ -305,7 +305,7 @@ fn protocols(limits: &PortLimits, is_node: bool) -> Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_patience)
+        .header_read_timeout(limits.head_timeout)
         .max_buf_size(HEAD_BYTES_MAX);
     builder
         .http2()

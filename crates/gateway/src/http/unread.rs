@@ -36,11 +36,11 @@ impl SentAnswers {
         Body::new(SentBody { answer, activity, waiting: None })
     }
 
-    /// Ends the answers of which the client took nothing for `patience`. Returns their number.
-    pub(crate) fn end_unread(&self, patience: Duration) -> usize {
+    /// Ends the answers of which the client took nothing for `timeout`. Returns their number.
+    pub(crate) fn end_unread(&self, timeout: Duration) -> usize {
         let answers: Vec<Arc<WatchedAnswer>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
         // A dropped body may wake the task that makes the stream: no lock is held then.
-        let ended = answers.iter().filter_map(|answer| answer.0.lock().take_unread(patience));
+        let ended = answers.iter().filter_map(|answer| answer.0.lock().take_unread(timeout));
         ended.count()
     }
 
@@ -63,8 +63,8 @@ struct SentPart {
 }
 
 impl SentPart {
-    fn take_unread(&mut self, patience: Duration) -> Option<Body> {
-        let is_unread = self.unread_since.is_some_and(|since| since.elapsed() >= patience);
+    fn take_unread(&mut self, timeout: Duration) -> Option<Body> {
+        let is_unread = self.unread_since.is_some_and(|since| since.elapsed() >= timeout);
         if is_unread { self.body.take() } else { None }
     }
 }

@@ -1,4 +1,4 @@
-//! Figures of a query: as headers for load generators that do not read bodies, requested by
+//! Statistics of a query: as headers for load generators that do not read bodies, requested by
 //! `X-Yahoo-Vespa-Benchmarkdata`; and for the access log.
 
 use std::time::Duration;
@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::slow::seconds;
 
-/// Figures of a query in headers and in the log.
+/// Statistics of a query in headers and in the log.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct QueryFigures {
+pub(crate) struct QueryStats {
     pub(crate) hits: usize,
     pub(crate) total_count: u64,
     pub(super) hits_asked: usize,
@@ -27,7 +27,7 @@ pub(crate) struct QueryFigures {
     pub(crate) phases: SearchPhases,
 }
 
-impl QueryFigures {
+impl QueryStats {
     /// Form of the access log.
     pub(crate) fn logged(&self) -> Value {
         let mut coverage =
@@ -90,41 +90,41 @@ impl SearchPhases {
     }
 }
 
-/// Figures that a request asks for.
+/// Statistics that a request asks for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RequestedFigures {
-    figures: bool,
+pub(super) struct RequestedStats {
+    stats: bool,
     coverage: bool,
 }
 
-impl RequestedFigures {
+impl RequestedStats {
     pub(super) fn from_headers(headers: &HeaderMap) -> Self {
-        RequestedFigures {
-            figures: headers.contains_key("x-yahoo-vespa-benchmarkdata"),
+        RequestedStats {
+            stats: headers.contains_key("x-yahoo-vespa-benchmarkdata"),
             coverage: headers.contains_key("x-yahoo-vespa-benchmarkdata-coverage"),
         }
     }
 
-    /// Adds the requested figures to the headers of an answer.
-    pub(super) fn add(self, figures: &QueryFigures, headers: &mut HeaderMap) {
+    /// Adds the requested statistics to the headers of an answer.
+    pub(super) fn add(self, stats: &QueryStats, headers: &mut HeaderMap) {
         let mut put = |name: &'static str, value: u128| {
             if let Ok(value) = HeaderValue::from_str(&value.to_string()) {
                 headers.insert(HeaderName::from_static(name), value);
             }
         };
-        if self.figures {
-            put("x-yahoo-vespa-numhits", figures.hits as u128);
-            put("x-yahoo-vespa-numfasthits", figures.hits as u128);
-            put("x-yahoo-vespa-numgrouphits", figures.group_hits as u128);
-            put("x-yahoo-vespa-numerrors", figures.errors as u128);
-            put("x-yahoo-vespa-totalhitcount", u128::from(figures.total_count));
-            put("x-yahoo-vespa-queryhits", figures.hits_asked as u128);
-            put("x-yahoo-vespa-queryoffset", figures.offset as u128);
-            put("x-yahoo-vespa-searchtime", figures.search_ms);
-            put("x-yahoo-vespa-filltime", figures.fill_ms);
+        if self.stats {
+            put("x-yahoo-vespa-numhits", stats.hits as u128);
+            put("x-yahoo-vespa-numfasthits", stats.hits as u128);
+            put("x-yahoo-vespa-numgrouphits", stats.group_hits as u128);
+            put("x-yahoo-vespa-numerrors", stats.errors as u128);
+            put("x-yahoo-vespa-totalhitcount", u128::from(stats.total_count));
+            put("x-yahoo-vespa-queryhits", stats.hits_asked as u128);
+            put("x-yahoo-vespa-queryoffset", stats.offset as u128);
+            put("x-yahoo-vespa-searchtime", stats.search_ms);
+            put("x-yahoo-vespa-filltime", stats.fill_ms);
         }
         if self.coverage {
-            let coverage = figures.coverage;
+            let coverage = stats.coverage;
             put("x-yahoo-vespa-nodessearched", u128::from(coverage.nodes));
             put("x-yahoo-vespa-docssearched", u128::from(coverage.documents));
             put("x-yahoo-vespa-fullcoverage", u128::from(u8::from(coverage.is_full())));

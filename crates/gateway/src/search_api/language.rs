@@ -108,7 +108,7 @@ impl PromptRequest {
             inference: self.inference.clone(),
             streams: self.asking.streams,
             secret: self.secret.clone(),
-            patience: ANSWER_TIMEOUT_MIN.max(query.timeout),
+            timeout: ANSWER_TIMEOUT_MIN.max(query.timeout),
         };
         let pieces = self.language.model().ask(asked).map_err(Error::Language)?;
         let source = self.language.config().id.clone();

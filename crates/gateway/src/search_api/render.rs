@@ -7,7 +7,7 @@ use millrace_node::search::{LackingSchema, SchemaPart, SearchNotices, SearchOutc
 use millrace_query::Query;
 use millrace_render::{ErrorMessage, QueryTiming, RenderOptions, SearchResponse, SourceGroup};
 
-use super::benchmark::{QueryFigures, SearchPhases};
+use super::benchmark::{QueryStats, SearchPhases};
 use super::codes::{ErrorCode, ILLEGAL_QUERY, INVALID_PARAMETER, TIMED_OUT, code_of};
 use super::format::ResultFormat;
 use super::trace;
@@ -18,7 +18,7 @@ pub(super) fn result(
     found: &SearchOutcome,
     started: Instant,
     format: ResultFormat,
-) -> (Vec<u8>, QueryFigures) {
+) -> (Vec<u8>, QueryStats) {
     let errors = beside_hits(found);
     let timing = query.presentation.timing.then(|| timing(found, started));
     let trace = trace::query_step(query, found, started);
@@ -51,7 +51,7 @@ pub(super) fn result(
         trace: trace.as_ref(),
     };
     let body = format.write(&response, &options);
-    let figures = QueryFigures {
+    let stats = QueryStats {
         hits: found.hits.len(),
         total_count: found.result.total_count,
         hits_asked: query.hits,
@@ -63,7 +63,7 @@ pub(super) fn result(
         coverage: found.result.coverage,
         phases: SearchPhases::of_outcome(found),
     };
-    (body, figures)
+    (body, stats)
 }
 
 /// Errors that accompany a result.

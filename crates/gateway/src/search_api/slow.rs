@@ -14,7 +14,7 @@ use millrace_query::{ItemShape, Query, QuerySources};
 use millrace_store::ViewScope;
 use serde_json::{Map, Value, json};
 
-use super::benchmark::QueryFigures;
+use super::benchmark::QueryStats;
 use super::format::ResultFormat;
 use crate::PortError;
 use crate::log_file::LineLog;
@@ -99,7 +99,7 @@ impl SlowQueryLog {
         started: Instant,
         notes: &QueryNotes,
         status: StatusCode,
-        figures: Option<&QueryFigures>,
+        stats: Option<&QueryStats>,
     ) {
         let took = started.elapsed();
         // The node that has sent a share has a line about the whole query.
@@ -124,9 +124,9 @@ impl SlowQueryLog {
                 line.insert("parameters".to_owned(), Value::Object(shown.collect()));
             }
         }
-        if let Some(figures) = figures {
-            line.insert("search".to_owned(), figures.logged());
-            line.insert("phases".to_owned(), figures.phases.logged());
+        if let Some(stats) = stats {
+            line.insert("search".to_owned(), stats.logged());
+            line.insert("phases".to_owned(), stats.phases.logged());
         }
         let mut line = Value::Object(line).to_string();
         line.push('\n');

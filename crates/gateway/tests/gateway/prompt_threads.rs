@@ -34,7 +34,7 @@ const FORM: &str = "application/x-www-form-urlencoded";
 /// Time after which a test fails if something does not happen.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A server with one thread for requests, and one place for work.
+/// A server with one thread for requests, and one slot for work.
 struct SmallServer {
     runtime: Runtime,
     node: Arc<Node>,

@@ -6,7 +6,7 @@ use millrace_bucket::NodeKey;
 use millrace_document::Timestamp;
 
 use super::RETRY_US;
-use crate::message::{FeedReadScope, ReplicaMark, SourceRun};
+use crate::message::{FeedReadScope, PageContent, ReplicaMark, SourceRun};
 use crate::{LOOKUP_DOCUMENTS, SINCE_US};
 
 /// Maximum number of documents that wait to be looked up. Beyond it the bucket is read as a whole.
@@ -252,9 +252,9 @@ impl FollowedBucket {
 
     /// Takes in that a read was answered; `None` if it is not one that was asked for last. Without content it
     /// is due again.
-    pub fn answered(&mut self, read: u64, until: Option<Option<Vec<u8>>>) -> Option<ArrivingPage> {
+    pub fn answered<B>(&mut self, read: u64, content: Option<&PageContent<B>>) -> Option<ArrivingPage> {
         if let Some(lookup) = self.lookup.take_if(|lookup| lookup.read == read) {
-            if until.is_none() {
+            if content.is_none() {
                 self.doubtful.extend(lookup.documents);
                 return None;
             }
@@ -264,11 +264,11 @@ impl FollowedBucket {
         if !matches!(reading.step, ReadingStep::Asked { read: asked, .. } if asked == read) {
             return None;
         }
-        let Some(until) = until else {
+        let Some(content) = content else {
             reading.step = ReadingStep::Due;
             return None;
         };
-        reading.step = ReadingStep::Comparing { read, until };
+        reading.step = ReadingStep::Comparing { read, until: content.until.clone() };
         Some(ArrivingPage::Reading { from: reading.from, after: reading.after.clone() })
     }
 

@@ -242,23 +242,23 @@ impl<B: Clone> IndexFeedFollower<B> {
     /// Takes a page in.
     pub(super) fn page(&mut self, owner: NodeKey, page: FeedPage<B>) {
         let FeedPage { read, bucket, content } = page;
-        let end = content.as_ref().map(|content| content.until.clone());
         let mut answered = Vec::new();
         self.each(owner, bucket, |copy, followed, _| {
             if followed.has_asked(read) {
-                answered.push((copy, followed.answered(read, end.clone())));
+                answered.push((copy, followed.answered(read, content.as_ref())));
             }
         });
         if answered.is_empty() {
             return;
         }
         self.due.insert(bucket);
-        let rows: Arc<[FeedRow<B>]> = content.map(|content| content.rows).unwrap_or_default().into();
+        let (rows, until) = content.map(|content| (content.rows, content.until)).unwrap_or_default();
+        let rows: Arc<[FeedRow<B>]> = rows.into();
         for (copy, place) in answered {
             let rows = Arc::clone(&rows);
             match place {
                 Some(ArrivingPage::Reading { from, after }) => {
-                    let (apart, until) = (Self::apart(&self.owners, bucket), end.clone().flatten());
+                    let (apart, until) = (Self::apart(&self.owners, bucket), until.clone());
                     let compared =
                         FollowEffect::Replace { copy, bucket, apart, read, from, after, until, rows };
                     self.effects.push(compared);

@@ -21,18 +21,18 @@ fn a_copy_goes_on_at_every_parcel() {
     let export = copy.export(SMALL).expect("an export");
     let (expected, header) = (entries(&copy), export.header());
     assert_eq!((header.complete_until, header.built, header.runs.len()), (30, true, 3));
-    let places: Vec<ParcelPosition> =
-        std::iter::successors(header.first_place(), |place| header.place_after(*place)).collect();
-    assert!(places.len() > 12, "{places:?}");
-    for stop in 0..=places.len() {
+    let positions: Vec<ParcelPosition> =
+        std::iter::successors(header.first_position(), |position| header.position_after(*position)).collect();
+    assert!(positions.len() > 12, "{positions:?}");
+    for stop in 0..=positions.len() {
         let [to] = directories();
         let mut moved = 0;
-        for part in [&places[..stop], &places[stop..]] {
+        for part in [&positions[..stop], &positions[stop..]] {
             let mut import = begin(&export, to.path());
             assert_eq!(import.progress().received, moved, "nothing comes twice");
-            for place in part {
-                assert_eq!(import.next(), Some(*place));
-                import.accept(&sent(&export, *place)).expect("the disk takes it");
+            for position in part {
+                assert_eq!(import.next(), Some(*position));
+                import.accept(&sent(&export, *position)).expect("the disk takes it");
             }
             moved += import.progress().moved;
         }
@@ -68,8 +68,8 @@ fn merges_do_not_disturb_an_export() {
     let expected = entries(&copy);
     let mut import = begin(&export, to.path());
     let mut time = 40;
-    while let Some(place) = import.next() {
-        import.accept(&sent(&export, place)).expect("the disk takes it");
+    while let Some(position) = import.next() {
+        import.accept(&sent(&export, position)).expect("the disk takes it");
         time += 10;
         round(&copy, time, 20);
         copy.merge(0).expect("the runs are sound");
@@ -98,8 +98,10 @@ fn another_header_keeps_the_runs_in_common() {
     let copy = source(from.path());
     let export = copy.export(SMALL).expect("an export");
     let mut import = begin(&export, to.path());
-    while let Some(place) = import.next().filter(|place| place.run < 2 || place.offset < 3 * SMALL) {
-        import.accept(&sent(&export, place)).expect("the disk takes it");
+    while let Some(position) =
+        import.next().filter(|position| position.run < 2 || position.offset < 3 * SMALL)
+    {
+        import.accept(&sent(&export, position)).expect("the disk takes it");
     }
     let received = import.progress().received;
     drop(import);
@@ -107,8 +109,8 @@ fn another_header_keeps_the_runs_in_common() {
     let export = copy.export(SMALL).expect("an export");
     let mut import = begin(&export, to.path());
     assert_eq!(import.progress().received, received);
-    while let Some(place) = import.next().filter(|place| place.run < 3) {
-        import.accept(&sent(&export, place)).expect("the disk takes it");
+    while let Some(position) = import.next().filter(|position| position.run < 3) {
+        import.accept(&sent(&export, position)).expect("the disk takes it");
     }
     drop(import);
     copy.compact(0).expect("the runs are sound");
@@ -132,9 +134,9 @@ fn a_copy_is_replaced_at_once() {
     before.discard();
     let export = copy.export(SMALL).expect("an export");
     let mut import = begin(&export, to.path());
-    while import.next().is_some_and(|place| place.run < 2) {
-        let place = import.next().expect("a place");
-        import.accept(&sent(&export, place)).expect("the disk takes it");
+    while import.next().is_some_and(|position| position.run < 2) {
+        let position = import.next().expect("a position");
+        import.accept(&sent(&export, position)).expect("the disk takes it");
     }
     let error = import.finish().map(drop).expect_err("parcels are missing");
     assert!(matches!(error, Error::Unfinished { .. }), "{error}");
@@ -156,8 +158,8 @@ fn an_opened_copy_removes_what_an_import_has_left() {
     let [from, to] = directories();
     let export = source(from.path()).export(SMALL).expect("an export");
     let mut import = begin(&export, to.path());
-    while let Some(place) = import.next().filter(|place| place.run == 0 || place.offset == 0) {
-        import.accept(&sent(&export, place)).expect("the disk takes it");
+    while let Some(position) = import.next().filter(|position| position.run == 0 || position.offset == 0) {
+        import.accept(&sent(&export, position)).expect("the disk takes it");
     }
     drop(import);
     assert_eq!(names(to.path()), ["00000000.run", "00000001.part", "import"]);

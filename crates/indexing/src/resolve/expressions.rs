@@ -6,7 +6,7 @@ use millrace_document::{DataType, DocumentField, StructType};
 use millrace_schema::SourcePosition;
 use millrace_tensor::TensorType;
 
-use super::{ENTRY_KEY, ENTRY_VALUE, Known, StatementResolver, is_number, rank};
+use super::{ENTRY_KEY, ENTRY_VALUE, InferredType, StatementResolver, is_number, rank};
 use crate::script::{
     IfExpression, IndexingScript, IndexingStatement, IndexingStep, SwitchExpression, ValueFunction,
 };
@@ -16,9 +16,9 @@ impl StatementResolver<'_> {
     pub(super) fn get_field(
         &self,
         name: &str,
-        input: &Known,
+        input: &InferredType,
         position: &SourcePosition,
-    ) -> Result<Known, Error> {
+    ) -> Result<InferredType, Error> {
         match input {
             Some(DataType::Struct(struct_type)) => match member_type(struct_type, name) {
                 Some(member) => Ok(Some(member.clone())),
@@ -32,7 +32,11 @@ impl StatementResolver<'_> {
         }
     }
 
-    pub(super) fn get_value(&self, input: &Known, position: &SourcePosition) -> Result<Known, Error> {
+    pub(super) fn get_value(
+        &self,
+        input: &InferredType,
+        position: &SourcePosition,
+    ) -> Result<InferredType, Error> {
         match input {
             Some(DataType::Map(_, value)) => Ok(Some((**value).clone())),
             Some(other) => self.fail(position, format!("get_value needs a map, not a {other}")),
@@ -44,9 +48,9 @@ impl StatementResolver<'_> {
         &mut self,
         left: &mut IndexingStep,
         right: &mut IndexingStep,
-        input: &Known,
+        input: &InferredType,
         position: &SourcePosition,
-    ) -> Result<Known, Error> {
+    ) -> Result<InferredType, Error> {
         let (left, right) = (self.step(left, input, &None)?, self.step(right, input, &None)?);
         for operand in [&left, &right].into_iter().flatten() {
             if !is_number(operand) {
@@ -63,8 +67,8 @@ impl StatementResolver<'_> {
     pub(super) fn types_of_parts(
         &mut self,
         parts: &mut [IndexingStep],
-        input: &Known,
-    ) -> Result<Vec<Known>, Error> {
+        input: &InferredType,
+    ) -> Result<Vec<InferredType>, Error> {
         parts.iter_mut().map(|part| self.step(part, input, &None)).collect()
     }
 
@@ -72,9 +76,9 @@ impl StatementResolver<'_> {
     pub(super) fn choice(
         &mut self,
         steps: &mut [IndexingStep],
-        input: &Known,
-        target: &Known,
-    ) -> Result<Known, Error> {
+        input: &InferredType,
+        target: &InferredType,
+    ) -> Result<InferredType, Error> {
         let mut known = None;
         for step in steps {
             let next = self.step(step, input, target)?;
@@ -87,10 +91,10 @@ impl StatementResolver<'_> {
     pub(super) fn for_each(
         &mut self,
         script: &mut IndexingScript,
-        input: &Known,
-        target: &Known,
+        input: &InferredType,
+        target: &InferredType,
         position: &SourcePosition,
-    ) -> Result<Known, Error> {
+    ) -> Result<InferredType, Error> {
         let wanted = match target {
             Some(DataType::Array(element) | DataType::WeightedSet { element, .. }) => {
                 Some((**element).clone())
@@ -139,9 +143,9 @@ impl StatementResolver<'_> {
     pub(super) fn condition(
         &mut self,
         of: &mut IfExpression,
-        input: &Known,
-        target: &Known,
-    ) -> Result<Known, Error> {
+        input: &InferredType,
+        target: &InferredType,
+    ) -> Result<InferredType, Error> {
         self.step(&mut of.left, input, &None)?;
         self.step(&mut of.right, input, &None)?;
         let then = self.script(&mut of.then, input, target)?;
@@ -156,9 +160,9 @@ impl StatementResolver<'_> {
     pub(super) fn switch(
         &mut self,
         switch: &mut SwitchExpression,
-        input: &Known,
-        target: &Known,
-    ) -> Result<Known, Error> {
+        input: &InferredType,
+        target: &InferredType,
+    ) -> Result<InferredType, Error> {
         let cases = switch.cases.iter_mut().map(|(_, statement)| statement);
         for statement in cases.chain(&mut switch.default) {
             self.statement(statement, input, target)?;
@@ -169,9 +173,9 @@ impl StatementResolver<'_> {
     pub(super) fn select_input(
         &mut self,
         cases: &mut [(String, IndexingStatement)],
-        target: &Known,
+        target: &InferredType,
         position: &SourcePosition,
-    ) -> Result<Known, Error> {
+    ) -> Result<InferredType, Error> {
         let mut known = None;
         for (field, statement) in cases {
             let of_field = self.input(std::slice::from_ref(field), position)?;
@@ -184,9 +188,9 @@ impl StatementResolver<'_> {
     pub(super) fn apply(
         &self,
         function: &ValueFunction,
-        input: &Known,
+        input: &InferredType,
         position: &SourcePosition,
-    ) -> Result<Known, Error> {
+    ) -> Result<InferredType, Error> {
         // Earlier versions took values of all types.
         let is_of_any_type = matches!(function, ValueFunction::Base64Decode | ValueFunction::HexDecode);
         let input = if self.is_active && is_of_any_type { &None } else { input };
@@ -203,8 +207,8 @@ impl StatementResolver<'_> {
     pub(super) fn embedding(
         &self,
         call: &ComponentCall,
-        input: &Known,
-        target: &Known,
+        input: &InferredType,
+        target: &InferredType,
         position: &SourcePosition,
     ) -> Result<TensorType, Error> {
         if let Some(input) = input
@@ -227,9 +231,9 @@ impl StatementResolver<'_> {
     pub(super) fn chunk(
         &self,
         call: &ComponentCall,
-        input: &Known,
+        input: &InferredType,
         position: &SourcePosition,
-    ) -> Result<Known, Error> {
+    ) -> Result<InferredType, Error> {
         self.want_text("chunk", input, position)?;
         self.components.check_chunk(call).or_else(|reason| self.fail(position, reason))?;
         Ok(Some(DataType::Array(Box::new(DataType::String))))
@@ -240,7 +244,7 @@ impl StatementResolver<'_> {
         &self,
         call: &ComponentCall,
         wanted: &GeneratorTarget,
-        input: &Known,
+        input: &InferredType,
         position: &SourcePosition,
     ) -> Result<(), Error> {
         let each = matches!(&wanted.data_type, DataType::Array(_));

@@ -60,7 +60,7 @@ impl ClusterMembership {
     pub async fn ask_leader(
         &self,
         request: PlacementRequest,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<PlacementAnswer, Error> {
         let shared = self.shared();
         let mut snapshots = self.snapshots();
@@ -69,7 +69,7 @@ impl ClusterMembership {
         if waiting >= REQUESTS_MAX {
             return Err(Error::RequestsFull(waiting));
         }
-        let lasts = Duration::from_secs(patience.as_secs() + 1) + MARGIN;
+        let lasts = Duration::from_secs(timeout.as_secs() + 1) + MARGIN;
         let lease = LeaseKeeper::grant(shared.coordination.clone(), lasts).await?;
         let id = format!("{:016x}", random());
         let key = shared.keys.placement_request(&id);
@@ -82,7 +82,7 @@ impl ClusterMembership {
         }
         let answer = |entry: Option<&PlacementRequestEntry>| entry.and_then(|entry| entry.answer.clone());
         let answered = snapshots.wait_for(|snapshot| answer(snapshot.placement_requests.get(&id)).is_some());
-        let answered = match tokio::time::timeout(patience, answered).await {
+        let answered = match tokio::time::timeout(timeout, answered).await {
             Ok(Ok(snapshot)) => answer(snapshot.placement_requests.get(&id)),
             _ => None,
         };
@@ -100,7 +100,7 @@ impl ClusterMembership {
             let _ = shared.coordination.apply(KeyOperation::Delete(key)).await;
             return Ok(answer);
         }
-        let seconds = patience.as_secs_f64();
+        let seconds = timeout.as_secs_f64();
         let leader = match &snapshots.borrow().leader {
             Some(leader) => format!("the leader, {leader}, has not answered within {seconds} s"),
             None => format!("the cluster has had no leader for {seconds} s"),

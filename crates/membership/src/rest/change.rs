@@ -130,7 +130,7 @@ fn needed(operated: &dyn OperatedCluster, snapshot: &CoordinationSnapshot, key: 
             Some(format!("the node is away, and will be back with its documents: wait, {CURE}"))
         }
         NodeState::Down => None,
-        NodeState::Retired => match operated.figures(key).map(|figures| figures.buckets.replicas) {
+        NodeState::Retired => match operated.stats(key).map(|stats| stats.buckets.replicas) {
             Some(0) => None,
             Some(left) => {
                 let buckets = if left == 1 { "bucket" } else { "buckets" };

@@ -126,11 +126,11 @@ impl<'a> RestTree<'a> {
                 ),
             },
         });
-        if let Some(figures) = self.operated.figures(key).filter(|_| service == "storage") {
+        if let Some(stats) = self.operated.stats(key).filter(|_| service == "storage") {
             node["metrics"] = json!({
-                "bucket-count": figures.buckets.replicas,
-                "unique-document-count": figures.documents,
-                "unique-document-total-size": figures.bytes,
+                "bucket-count": stats.buckets.replicas,
+                "unique-document-count": stats.documents,
+                "unique-document-total-size": stats.bytes,
             });
         }
         Some(node)

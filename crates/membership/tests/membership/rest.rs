@@ -8,7 +8,7 @@ use axum::http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use millrace_cluster::NodeKey;
 use millrace_membership::rest::{ShownMembership, SingleNodeStatus, router};
-use millrace_membership::{BucketFigures, NodeFigures, PackagePublication};
+use millrace_membership::{BucketStats, NodeStats, PackagePublication};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -24,14 +24,14 @@ async fn ask(router: &Router, method: Method, path: &str, body: &str) -> (Status
 
 #[tokio::test]
 async fn a_node_that_is_alone_has_a_tree_of_its_own() {
-    let figures = || NodeFigures {
-        buckets: BucketFigures { owned: 3, replicas: 3, incomplete: 0 },
+    let stats = || NodeStats {
+        buckets: BucketStats { owned: 3, replicas: 3, incomplete: 0 },
         documents: 70,
         bytes: 900,
-        ..NodeFigures::default()
+        ..NodeStats::default()
     };
     let clusters = || vec!["music".to_owned()];
-    let router = router(Arc::new(SingleNodeStatus { url: "http://a:8080".to_owned(), clusters, figures }));
+    let router = router(Arc::new(SingleNodeStatus { url: "http://a:8080".to_owned(), clusters, stats }));
     let (_, all) = ask(&router, Method::GET, "/cluster/v2/?recursive=true", "").await;
     let music = &all["cluster"]["music"];
     assert_eq!((&music["state"]["generated"]["state"], &music["alone"]), (&json!("up"), &json!(true)));
@@ -55,12 +55,12 @@ async fn a_node_that_is_alone_has_a_tree_of_its_own() {
 async fn the_tree_and_the_states() {
     let cluster = MemberCluster::new();
     let (a, b) = (cluster.join("a").await, cluster.join("b").await);
-    let figures = |key: NodeKey| {
-        let buckets = BucketFigures { owned: 1, replicas: 5 * u64::from(key.0), incomplete: 0 };
-        Some(NodeFigures { buckets, documents: 70, bytes: 900, ..NodeFigures::default() })
+    let stats = |key: NodeKey| {
+        let buckets = BucketStats { owned: 1, replicas: 5 * u64::from(key.0), incomplete: 0 };
+        Some(NodeStats { buckets, documents: 70, bytes: 900, ..NodeStats::default() })
     };
     let clusters = || vec!["music".to_owned(), "books".to_owned()];
-    let router = router(Arc::new(ShownMembership { membership: a.clone(), clusters, figures }));
+    let router = router(Arc::new(ShownMembership { membership: a.clone(), clusters, stats }));
     let get = async |path: &str| ask(&router, Method::GET, path, "").await;
     let put = async |path: &str, body: &str| ask(&router, Method::PUT, path, body).await;
     let delete = async |path: &str| ask(&router, Method::DELETE, path, "").await;

@@ -59,7 +59,7 @@ pub struct ConditionalChange {
 /// Condition on the stored version of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoredCondition {
-    /// It always holds.
+    /// No condition.
     Any,
     /// No document is stored.
     Absent,
@@ -410,8 +410,8 @@ async fn ask_owner(
     limits: ChangeLimits,
     deadline: Instant,
 ) -> Result<Vec<Result<SettledChange, FailedChange>>, Error> {
-    let patience = deadline.saturating_duration_since(Instant::now());
-    let question = |changes| DocumentsQuestion::Change { changes, limits, patience };
+    let timeout = deadline.saturating_duration_since(Instant::now());
+    let question = |changes| DocumentsQuestion::Change { changes, limits, timeout };
     let changed = |answer| match answer {
         DocumentsAnswer::Changed(outcomes) => Ok(outcomes),
         _ => Err(Error::Internal("another node answers changes of documents with something else".to_owned())),

@@ -36,7 +36,7 @@ pub enum DocumentsQuestion {
         /// The documents.
         documents: Vec<SentDocument>,
         /// Time limit.
-        patience: Duration,
+        timeout: Duration,
     },
     /// Drops the documents of a type in a group, whose bucket the node owns.
     Drop {
@@ -47,7 +47,7 @@ pub enum DocumentsQuestion {
         /// The group.
         group: DocumentGroup,
         /// Time limit.
-        patience: Duration,
+        timeout: Duration,
     },
     /// Reads a document in a bucket that the node has.
     Get {
@@ -81,7 +81,7 @@ pub enum DocumentsQuestion {
         /// Limits of the client, which the server of the node's ports admits by.
         limits: ChangeLimits,
         /// Time limit.
-        patience: Duration,
+        timeout: Duration,
     },
     /// Reads some documents of a type in buckets that the node has, of all groups. It is asked from
     /// [`BUCKET_PAGES`](millrace_cluster::BUCKET_PAGES) on.
@@ -145,11 +145,11 @@ pub struct SentVersion {
 /// Outcome of the write of a document on another node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SentOutcome {
-    /// It is durable.
+    /// Durable.
     Written,
-    /// It was to be written as a new document, and there is one.
+    /// Refused: it was to be a new document, and there is one.
     Exists,
-    /// It failed.
+    /// Failed.
     Failed(SentFailure, String),
 }
 
@@ -282,13 +282,13 @@ pub async fn own_documents(node: &Arc<Node>, question: DocumentsQuestion) -> Res
         return Err(Error::NotFound("this node is not one of a cluster".to_owned()));
     };
     match question {
-        DocumentsQuestion::Write { version, documents, patience } => {
+        DocumentsQuestion::Write { version, documents, timeout } => {
             check_version(cluster, version)?;
-            Ok(DocumentsAnswer::Written(write_here(cluster, documents, Instant::now() + patience).await?))
+            Ok(DocumentsAnswer::Written(write_here(cluster, documents, Instant::now() + timeout).await?))
         }
-        DocumentsQuestion::Drop { version, document_type, group, patience } => {
+        DocumentsQuestion::Drop { version, document_type, group, timeout } => {
             check_version(cluster, version)?;
-            drop_here(cluster, document_type, group, Instant::now() + patience).await?;
+            drop_here(cluster, document_type, group, Instant::now() + timeout).await?;
             Ok(DocumentsAnswer::Dropped)
         }
         DocumentsQuestion::Get { held, id } => {
@@ -319,8 +319,8 @@ pub async fn own_documents(node: &Arc<Node>, question: DocumentsQuestion) -> Res
             read_here(node, version, buckets.as_slice(), read).await
         }
         // The server of the node's ports has admitted the changes.
-        DocumentsQuestion::Change { changes, limits: _, patience } => {
-            let outcomes = changes::change_here(cluster, changes, Instant::now() + patience).await?;
+        DocumentsQuestion::Change { changes, limits: _, timeout } => {
+            let outcomes = changes::change_here(cluster, changes, Instant::now() + timeout).await?;
             Ok(DocumentsAnswer::Changed(outcomes))
         }
     }

@@ -23,9 +23,9 @@ use crate::search::QueryObserver;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplicaCompleteness {
-    /// It has all of them.
+    /// Complete.
     Yes,
-    /// No serving node is known to have more.
+    /// Possibly complete: no serving node is known to have more.
     Perhaps,
 }
 
@@ -34,17 +34,17 @@ pub enum ReplicaCompleteness {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ForwardKind {
-    /// It came from a client. Not forwarded.
+    /// From a client; not forwarded.
     #[serde(skip)]
     Client,
-    /// It was forwarded to the owner of the documents by a node that may be near some replica: to be answered
-    /// with all of it, or with the contents of one bucket.
+    /// Forwarded to the owner of the documents by a node that may be near some replica: to be answered with
+    /// all of it, or with the contents of one bucket.
     Owner(NodeKey, Option<BucketId>),
-    /// It was forwarded to a node that has the documents, or at least some of them, to be answered with what
-    /// that node has. Optionally restricted to one bucket, as of this version of the cluster state: another
+    /// Forwarded to a node that has the documents, or at least some of them, to be answered with what that
+    /// node has. Optionally restricted to one bucket, as of this version of the cluster state: another
     /// version may have divided it.
     Reader(ReplicaCompleteness, Option<(BucketId, ClusterVersion)>),
-    /// It asks for a share of a query: the body names the buckets.
+    /// For a share of a query: the body names the buckets.
     Share,
 }
 

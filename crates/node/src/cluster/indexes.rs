@@ -78,7 +78,7 @@ pub enum IndexAnswer {
 }
 
 impl IndexQuestion {
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         match self {
             IndexQuestion::States => STATES_TIMEOUT,
             IndexQuestion::Build(_) | IndexQuestion::Rebuild(_) => BUILD_TIMEOUT,
@@ -172,5 +172,5 @@ pub async fn indexes_of_all(
             }
         }
     };
-    ask_all(cluster, Instant::now() + question.patience(), words, ask).await
+    ask_all(cluster, Instant::now() + question.timeout(), words, ask).await
 }

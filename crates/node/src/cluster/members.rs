@@ -32,11 +32,11 @@ pub struct MemberNode {
 /// Role of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemberRole {
-    /// It takes requests.
+    /// Answering requests of clients.
     Requests,
-    /// It stores documents.
+    /// Storing documents.
     Documents,
-    /// It runs for election.
+    /// Running for election as the controller.
     Election,
 }
 

@@ -30,7 +30,7 @@ pub struct ReaderAssignment {
 /// Treatment of an owner that cannot be reached, or does not answer in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SilentOwners {
-    /// It is an error.
+    /// An error.
     Fail,
     /// The other owners are enough.
     Skip,

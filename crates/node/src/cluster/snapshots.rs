@@ -79,15 +79,15 @@ pub struct ListedSnapshot {
     pub name: SnapshotName,
     /// Directory on the node.
     pub path: String,
-    /// Figures; zeros if they cannot be read.
-    pub figures: SnapshotFigures,
+    /// Statistics; zeros if they cannot be read.
+    pub stats: SnapshotStats,
     /// Reason why they cannot be read.
     pub fault: Option<String>,
 }
 
-/// Figures of a snapshot of a node.
+/// Statistics of a snapshot of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SnapshotFigures {
+pub struct SnapshotStats {
     /// Time, in microseconds since 1970.
     pub time: u64,
     /// Number of documents.
@@ -125,16 +125,16 @@ impl From<StoredSnapshot> for ListedSnapshot {
         ListedSnapshot {
             name: snapshot.name,
             path: snapshot.path.display().to_string(),
-            figures: snapshot.description.as_ref().map(SnapshotFigures::from).unwrap_or_default(),
+            stats: snapshot.description.as_ref().map(SnapshotStats::from).unwrap_or_default(),
             fault: snapshot.description.err().map(|error| error.to_string()),
         }
     }
 }
 
-impl From<&SnapshotDescription> for SnapshotFigures {
+impl From<&SnapshotDescription> for SnapshotStats {
     fn from(description: &SnapshotDescription) -> Self {
         let SnapshotDescription { time, documents, bytes, files, application, .. } = *description;
-        SnapshotFigures { time, documents, bytes, files, application }
+        SnapshotStats { time, documents, bytes, files, application }
     }
 }
 
@@ -153,8 +153,8 @@ pub async fn own_snapshots(node: &Arc<Node>, question: SnapshotQuestion) -> Resu
             SnapshotQuestion::Create(name, time) => {
                 let description = node.create_snapshot(&name, time)?;
                 let path = node.store().snapshot_path(&name).display().to_string();
-                let figures = SnapshotFigures::from(&description);
-                SnapshotAnswer::Created(ListedSnapshot { name, path, figures, fault: None })
+                let stats = SnapshotStats::from(&description);
+                SnapshotAnswer::Created(ListedSnapshot { name, path, stats, fault: None })
             }
             SnapshotQuestion::Delete(name) => SnapshotAnswer::Deleted(node.delete_snapshot(&name)?),
             SnapshotQuestion::Holding(group) => {

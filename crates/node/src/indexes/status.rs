@@ -8,13 +8,13 @@ use super::{IndexDefinition, NodeIndexes};
 /// State of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexState {
-    /// It waits for a request to build it.
+    /// Waiting for a request to build it.
     Deferred,
-    /// It reads documents that it does not have yet.
+    /// Reading documents that it does not have yet.
     Building,
-    /// It has every document, and is read by queries.
+    /// Complete, and read by queries.
     Ready,
-    /// Its last step failed; it is tried again.
+    /// Failed in its last step, which is tried again.
     Failed,
 }
 

@@ -50,7 +50,7 @@ impl NodeMetrics {
     ) -> String {
         let mut text = self.prometheus(gauges, histograms);
         let gauges = self.with_vespa_names(gauges);
-        let recent = self.recent_figures(&gauges);
+        let recent = self.recent_stats(&gauges);
         let printed = |name: &str, end: &str| format!("{}_{end}", name.replace(['.', '-'], "_"));
         let mut values: Vec<(String, String, f64)> = Vec::new();
         for (metric, name, unit, _) in &DESCRIPTIONS {

@@ -44,23 +44,23 @@ impl TotalsWindow {
 
     /// Figures of the last one to two minutes, if they are asked for each minute; else of the time since they
     /// were asked for before, or since the start.
-    fn recent(&self, now: MetricTotals) -> RecentFigures {
+    fn recent(&self, now: MetricTotals) -> RecentStats {
         let mut kept = self.kept.lock();
         let [older, newer] = &mut *kept;
         if now.at.saturating_sub(newer.at) >= WINDOW {
             *older = std::mem::replace(newer, now.clone());
         }
-        RecentFigures { earlier: older.clone(), now }
+        RecentStats { earlier: older.clone(), now }
     }
 }
 
-/// Figures of the last minutes.
-pub(super) struct RecentFigures {
+/// Statistics of the last minutes.
+pub(super) struct RecentStats {
     earlier: MetricTotals,
     now: MetricTotals,
 }
 
-impl RecentFigures {
+impl RecentStats {
     /// Events a second of a metric.
     pub(super) fn rate(&self, metric: CountedMetric) -> f64 {
         self.counted(metric).0 / self.seconds()
@@ -101,7 +101,7 @@ impl RecentFigures {
 
 impl NodeMetrics {
     /// Figures of the last minutes, of `gauges` too, which are read now.
-    pub(super) fn recent_figures(&self, gauges: &[MetricGauge]) -> RecentFigures {
+    pub(super) fn recent_stats(&self, gauges: &[MetricGauge]) -> RecentStats {
         let values = DESCRIPTIONS.iter().map(|(metric, ..)| self.values(*metric));
         let counted = gauges.iter().filter(|gauge| gauge.counted);
         self.window.recent(MetricTotals {

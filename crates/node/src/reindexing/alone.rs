@@ -10,7 +10,7 @@ use millrace_cluster::reindexing::{
 };
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Chosen, now_ms};
+use super::{ChosenTypes, now_ms};
 use crate::StartError;
 use crate::deployments::replace_file;
 
@@ -51,14 +51,14 @@ impl LocalReindexings {
     }
 
     /// Marks types as ready.
-    pub(super) fn mark(&self, chosen: &Chosen, speed: f64) -> io::Result<()> {
+    pub(super) fn mark(&self, chosen: &ChosenTypes, speed: f64) -> io::Result<()> {
         let mut types = self.lock();
         types.mark(chosen, speed, now_ms());
         self.save(&types)
     }
 
     /// Sets the speed of types, see [`ReindexedTypes::set_speed`].
-    pub(super) fn set_speed(&self, chosen: &Chosen, speed: f64) -> io::Result<Chosen> {
+    pub(super) fn set_speed(&self, chosen: &ChosenTypes, speed: f64) -> io::Result<ChosenTypes> {
         let mut types = self.lock();
         let changed = types.set_speed(chosen, speed);
         self.save(&types)?;

@@ -190,7 +190,7 @@ enum ConversationState {
     Silent,
     Local(LocalShare),
     Remote(Box<dyn ShareConversation>),
-    /// It did not answer in time.
+    /// No answer in time.
     Late,
 }
 

@@ -1,6 +1,6 @@
 //! Annotations: looked up from an item outwards through its ancestors.
 
-use super::{AnnotationScope, Built, ItemBuilder};
+use super::{AnnotationScope, BuildResult, ItemBuilder};
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{Error, ItemAnnotations, QueryGrammar, QueryNumber, TextSyntax, TextTokenization, WordComposite};
 
@@ -78,7 +78,7 @@ impl<'a> AnnotationScope<'a> {
 }
 
 impl ItemBuilder<'_> {
-    pub(super) fn annotations(&self, scope: &AnnotationScope<'_>) -> Built<ItemAnnotations> {
+    pub(super) fn annotations(&self, scope: &AnnotationScope<'_>) -> BuildResult<ItemAnnotations> {
         let mut all = ItemAnnotations::default();
         if scope.is_bare() {
             return Ok(all);
@@ -117,7 +117,7 @@ impl ItemBuilder<'_> {
         Ok(all)
     }
 
-    fn connectivity(&self, node: &SyntaxNode) -> Built<(i32, f64)> {
+    fn connectivity(&self, node: &SyntaxNode) -> BuildResult<(i32, f64)> {
         let wrong = || SyntaxFault::new(node.at, "expected connectivity: {id: 4, weight: 0.8}");
         let SyntaxForm::Map(entries) = &node.form else { return Err(wrong()) };
         let entry =
@@ -126,7 +126,7 @@ impl ItemBuilder<'_> {
     }
 
     /// Document frequency, given as a count and a total, as a share.
-    fn document_frequency(&self, node: &SyntaxNode) -> Built<f64> {
+    fn document_frequency(&self, node: &SyntaxNode) -> BuildResult<f64> {
         let wrong = || {
             SyntaxFault::new(
                 node.at,
@@ -142,7 +142,7 @@ impl ItemBuilder<'_> {
         if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(wrong()) }
     }
 
-    fn integer_32(&self, node: &SyntaxNode, what: &str) -> Built<i32> {
+    fn integer_32(&self, node: &SyntaxNode, what: &str) -> BuildResult<i32> {
         match self.number(node)? {
             QueryNumber::Integer(number) => i32::try_from(number).ok(),
             QueryNumber::Float(_) => None,
@@ -150,7 +150,7 @@ impl ItemBuilder<'_> {
         .ok_or_else(|| SyntaxFault::new(node.at, format!("expected a whole number of 32 bits for {what}")))
     }
 
-    pub(super) fn integer(&self, scope: &AnnotationScope<'_>, name: &str) -> Built<Option<i64>> {
+    pub(super) fn integer(&self, scope: &AnnotationScope<'_>, name: &str) -> BuildResult<Option<i64>> {
         let Some(node) = scope.annotation(name) else { return Ok(None) };
         match self.number(node)? {
             QueryNumber::Integer(number) => Ok(Some(number)),
@@ -162,7 +162,7 @@ impl ItemBuilder<'_> {
     }
 
     /// A number from 0 to 2³²-1.
-    pub(super) fn count(&self, scope: &AnnotationScope<'_>, name: &str) -> Built<Option<u32>> {
+    pub(super) fn count(&self, scope: &AnnotationScope<'_>, name: &str) -> BuildResult<Option<u32>> {
         self.count_up_to(scope, name, u32::MAX)
     }
 
@@ -172,7 +172,7 @@ impl ItemBuilder<'_> {
         scope: &AnnotationScope<'_>,
         name: &str,
         max: u32,
-    ) -> Built<Option<u32>> {
+    ) -> BuildResult<Option<u32>> {
         let Some(number) = self.integer(scope, name)? else { return Ok(None) };
         let count = u32::try_from(number).ok().filter(|count| *count <= max);
         count.map(Some).ok_or_else(|| {
@@ -181,15 +181,15 @@ impl ItemBuilder<'_> {
         })
     }
 
-    pub(super) fn float(&self, scope: &AnnotationScope<'_>, name: &str) -> Built<Option<f64>> {
+    pub(super) fn float(&self, scope: &AnnotationScope<'_>, name: &str) -> BuildResult<Option<f64>> {
         scope.annotation(name).map(|node| Ok(self.number(node)?.as_f64())).transpose()
     }
 
-    pub(super) fn string(&self, scope: &AnnotationScope<'_>, name: &str) -> Built<Option<String>> {
+    pub(super) fn string(&self, scope: &AnnotationScope<'_>, name: &str) -> BuildResult<Option<String>> {
         scope.annotation(name).map(|node| Ok(self.text(node)?.text)).transpose()
     }
 
-    pub(super) fn flag(&self, scope: &AnnotationScope<'_>, name: &str, default: bool) -> Built<bool> {
+    pub(super) fn flag(&self, scope: &AnnotationScope<'_>, name: &str, default: bool) -> BuildResult<bool> {
         let Some(node) = scope.annotation(name) else { return Ok(default) };
         match &node.form {
             SyntaxForm::Bool(value) => Ok(*value),
@@ -203,7 +203,7 @@ impl ItemBuilder<'_> {
     }
 
     /// Value of `totalTargetHits`, or of `targetHits`, or of `targetNumHits`, which is its old name.
-    pub(super) fn target_hits(&self, scope: &AnnotationScope<'_>) -> Built<Option<u32>> {
+    pub(super) fn target_hits(&self, scope: &AnnotationScope<'_>) -> BuildResult<Option<u32>> {
         match self.count(scope, "totalTargetHits")? {
             None => match self.count(scope, "targetHits")? {
                 None => self.count(scope, "targetNumHits"),
@@ -214,7 +214,7 @@ impl ItemBuilder<'_> {
     }
 
     /// Value of `hitLimit`; the order of `ascending` or `descending` may turn its sign.
-    pub(super) fn hit_limit(&self, scope: &AnnotationScope<'_>) -> Built<Option<i64>> {
+    pub(super) fn hit_limit(&self, scope: &AnnotationScope<'_>) -> BuildResult<Option<i64>> {
         let Some(limit) = self.integer(scope, "hitLimit")? else { return Ok(None) };
         if let (Some(_), Some(descending)) = (scope.annotation("ascending"), scope.annotation("descending")) {
             return Err(SyntaxFault::new(descending.at, "expected ascending or descending, not both"));
@@ -224,7 +224,11 @@ impl ItemBuilder<'_> {
     }
 
     /// Applies `grammar` and its parts to `default`. `raw` and `segment` are not grammars but kinds of terms.
-    pub(super) fn grammar(&self, scope: &AnnotationScope<'_>, default: QueryGrammar) -> Built<TextReading> {
+    pub(super) fn grammar(
+        &self,
+        scope: &AnnotationScope<'_>,
+        default: QueryGrammar,
+    ) -> BuildResult<TextReading> {
         let wrong = |name: &str, reason: Error| {
             SyntaxFault::new(scope.annotation(name).map_or(0, |node| node.at), reason)
         };

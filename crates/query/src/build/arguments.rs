@@ -1,18 +1,18 @@
 //! Arguments of operators: text, numbers, lists, weighted tokens; `@name` is replaced by its parameter.
 
-use super::{Built, ItemBuilder, weights};
+use super::{BuildResult, ItemBuilder, weights};
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{QueryNumber, TermText};
 
 impl ItemBuilder<'_> {
     /// Value of the parameter `@name`.
-    pub(super) fn parameter(&self, at: usize, name: &str) -> Built<&str> {
+    pub(super) fn parameter(&self, at: usize, name: &str) -> BuildResult<&str> {
         self.context.parameters.get(name).map(String::as_str).ok_or_else(|| {
             SyntaxFault::new(at, format!("the request has no parameter '{name}'; add {name}=… beside yql"))
         })
     }
 
-    pub(super) fn text(&self, node: &SyntaxNode) -> Built<TermText> {
+    pub(super) fn text(&self, node: &SyntaxNode) -> BuildResult<TermText> {
         let text = match &node.form {
             SyntaxForm::String(text) => text.clone(),
             SyntaxForm::Name(name) => name.clone(),
@@ -30,7 +30,7 @@ impl ItemBuilder<'_> {
         Ok(TermText { text, origin: origin.and_then(|(_, origin)| span(origin)), together: false })
     }
 
-    pub(super) fn number(&self, node: &SyntaxNode) -> Built<QueryNumber> {
+    pub(super) fn number(&self, node: &SyntaxNode) -> BuildResult<QueryNumber> {
         let text = match &node.form {
             SyntaxForm::Number(number) => return Ok(*number),
             SyntaxForm::Negative(number) => return Ok(self.number(number)?.negated()),
@@ -49,7 +49,7 @@ impl ItemBuilder<'_> {
     }
 
     /// Values of `in (…)`.
-    pub(super) fn values(&self, nodes: &[SyntaxNode]) -> Built<Vec<String>> {
+    pub(super) fn values(&self, nodes: &[SyntaxNode]) -> BuildResult<Vec<String>> {
         let mut values = Vec::with_capacity(nodes.len());
         for node in nodes {
             match &node.form {
@@ -68,7 +68,7 @@ impl ItemBuilder<'_> {
     }
 
     /// Weighted tokens, from a map, a list of pairs, or a parameter with either.
-    pub(super) fn weighted(&self, node: &SyntaxNode, example: &str) -> Built<Vec<(String, f64)>> {
+    pub(super) fn weighted(&self, node: &SyntaxNode, example: &str) -> BuildResult<Vec<(String, f64)>> {
         let wrong = |node: &SyntaxNode| {
             SyntaxFault::new(
                 node.at,

@@ -3,13 +3,13 @@
 
 use millrace_document::scalar::{self, GlobeAxis};
 
-use super::{Built, ItemBuilder};
+use super::{BuildResult, ItemBuilder};
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 
 impl ItemBuilder<'_> {
     /// Latitude and longitude of two arguments, which come in this order unless their texts have points of
     /// the compass that say otherwise.
-    pub(super) fn coordinates(&self, first: &SyntaxNode, second: &SyntaxNode) -> Built<(f64, f64)> {
+    pub(super) fn coordinates(&self, first: &SyntaxNode, second: &SyntaxNode) -> BuildResult<(f64, f64)> {
         let one = self.degrees(first, GlobeAxis::Latitude)?;
         let other = self.degrees(second, GlobeAxis::Longitude)?;
         match (one, other) {
@@ -24,7 +24,7 @@ impl ItemBuilder<'_> {
         }
     }
 
-    fn degrees(&self, node: &SyntaxNode, assumed: GlobeAxis) -> Built<(f64, GlobeAxis)> {
+    fn degrees(&self, node: &SyntaxNode, assumed: GlobeAxis) -> BuildResult<(f64, GlobeAxis)> {
         let text = match &node.form {
             SyntaxForm::String(text) => text,
             SyntaxForm::Parameter(name) => self.parameter(node.at, name)?,

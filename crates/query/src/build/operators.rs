@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 pub(crate) use conditions::{kilometres, predicate_subqueries};
 
 use super::annotations::TextReading;
-use super::{AnnotationScope, Built, ItemBuilder};
+use super::{AnnotationScope, BuildResult, ItemBuilder};
 use crate::item::{NEAR_DISTANCE, TARGET_HITS};
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{
@@ -44,7 +44,7 @@ pub enum OperatorRole {
     Term,
 }
 
-type Code = fn(&ItemBuilder<'_>, &OperatorCall<'_>) -> Built<QueryItem>;
+type Code = fn(&ItemBuilder<'_>, &OperatorCall<'_>) -> BuildResult<QueryItem>;
 
 /// An operator with its arguments.
 struct OperatorCall<'a> {
@@ -135,7 +135,7 @@ impl ItemBuilder<'_> {
         field: &SyntaxNode,
         value: &SyntaxNode,
         scope: &AnnotationScope<'_>,
-    ) -> Built<QueryItem> {
+    ) -> BuildResult<QueryItem> {
         let (name, element) = self.field(field)?;
         let item = self.value(element.map_or(name, |_| ""), value, scope)?;
         self.in_element(name, element, item)
@@ -147,7 +147,7 @@ impl ItemBuilder<'_> {
         field: &str,
         node: &SyntaxNode,
         above: &AnnotationScope<'_>,
-    ) -> Built<QueryItem> {
+    ) -> BuildResult<QueryItem> {
         let scope = &above.inside(node);
         match &node.form {
             SyntaxForm::String(_)
@@ -179,7 +179,7 @@ impl ItemBuilder<'_> {
         name: &str,
         arguments: &[SyntaxNode],
         scope: &AnnotationScope<'_>,
-    ) -> Built<QueryItem> {
+    ) -> BuildResult<QueryItem> {
         let Some(operator) = operator(name, OperatorRole::Term) else {
             let known = names(OperatorRole::Term);
             return Err(SyntaxFault::new(
@@ -197,7 +197,7 @@ impl ItemBuilder<'_> {
         name: &str,
         arguments: &[SyntaxNode],
         scope: &AnnotationScope<'_>,
-    ) -> Built<QueryItem> {
+    ) -> BuildResult<QueryItem> {
         match operator(name, OperatorRole::Condition) {
             Some(operator) => self.apply(&OperatorCall { operator, at, field: "", arguments, scope }),
             None if scope.in_element => self.term_function("", at, name, arguments, scope),
@@ -212,7 +212,7 @@ impl ItemBuilder<'_> {
         }
     }
 
-    fn apply(&self, call: &OperatorCall<'_>) -> Built<QueryItem> {
+    fn apply(&self, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
         let YqlOperator { name, arity, example, code, .. } = call.operator;
         if !arity.contains(&call.arguments.len()) {
             let count = call.arguments.len();
@@ -223,7 +223,7 @@ impl ItemBuilder<'_> {
     }
 
     /// Arguments, as conditions.
-    fn children(&self, call: &OperatorCall<'_>) -> Built<Vec<QueryItem>> {
+    fn children(&self, call: &OperatorCall<'_>) -> BuildResult<Vec<QueryItem>> {
         call.arguments.iter().map(|child| self.item(child, call.scope)).collect()
     }
 
@@ -233,7 +233,7 @@ impl ItemBuilder<'_> {
         text: &SyntaxNode,
         scope: &AnnotationScope<'_>,
         syntax: TextSyntax,
-    ) -> Built<QueryItem> {
+    ) -> BuildResult<QueryItem> {
         let scope = &scope.inside(text);
         let default = QueryGrammar { syntax, ..self.context.input_grammar };
         let annotations: ItemAnnotations = self.annotations(scope)?;
@@ -274,7 +274,7 @@ impl ItemBuilder<'_> {
     }
 
     /// Match type given by `prefix`, `substring` and `suffix` of a term.
-    fn matching(&self, scope: &AnnotationScope<'_>) -> Built<TermMatch> {
+    fn matching(&self, scope: &AnnotationScope<'_>) -> BuildResult<TermMatch> {
         let kinds = [
             ("substring", TermMatch::Substring),
             ("prefix", TermMatch::Prefix),

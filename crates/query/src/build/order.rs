@@ -1,6 +1,6 @@
 //! Sort keys of `order by`.
 
-use super::{BuildContext, Built, ItemBuilder, ROOT};
+use super::{BuildContext, BuildResult, ItemBuilder, ROOT};
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{QuerySortKey, SortOrder};
 
@@ -9,7 +9,7 @@ pub(crate) fn sort_key(
     node: &SyntaxNode,
     order: SortOrder,
     context: &BuildContext<'_>,
-) -> Built<QuerySortKey> {
+) -> BuildResult<QuerySortKey> {
     let builder = ItemBuilder { context };
     let scope = &ROOT.inside(node);
     let mut key = from_call(node)?;
@@ -37,7 +37,7 @@ pub(crate) fn sort_key(
 }
 
 /// Parses `field`, `lowercase(field)`, `uca(field, locale, strength)`, `missing(…, first)`.
-fn from_call(node: &SyntaxNode) -> Built<QuerySortKey> {
+fn from_call(node: &SyntaxNode) -> BuildResult<QuerySortKey> {
     let name_of = |node: &SyntaxNode| match &node.form {
         SyntaxForm::Name(name) | SyntaxForm::String(name) => Ok(name.clone()),
         SyntaxForm::Number(number) => Ok(number.to_string()),
@@ -55,7 +55,7 @@ fn from_call(node: &SyntaxNode) -> Built<QuerySortKey> {
             Ok(key)
         }
         SyntaxForm::Call(function, arguments) if !arguments.is_empty() => {
-            let rest = arguments[1..].iter().map(name_of).collect::<Built<_>>()?;
+            let rest = arguments[1..].iter().map(name_of).collect::<BuildResult<_>>()?;
             Ok(QuerySortKey {
                 field: name_of(&arguments[0])?,
                 order: None,

@@ -28,9 +28,7 @@ pub(crate) fn expand(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Str
             "{name}: the variable needs a name, and all features together less than {BYTES} bytes"
         )));
     }
-    let holds = condition_of(condition).ok_or_else(|| {
-        Error::setup(format!("{name}: the condition is true, \">a\" or \"<a\", found '{condition}'"))
-    })?;
+    let holds = condition_of(name, condition)?;
     let items: Vec<ForeachItem> = items
         .iter()
         .enumerate()
@@ -70,12 +68,15 @@ fn items(setup: &FeatureSetup<'_>, dimension: &str) -> Result<Vec<String>, Error
 }
 
 /// The comparison to append to a value; empty if all values count.
-fn condition_of(condition: &str) -> Option<Option<String>> {
+fn condition_of(name: &FeatureName, condition: &str) -> Result<Option<String>, Error> {
     if condition == "true" {
-        return Some(None);
+        return Ok(None);
     }
-    let bound: f64 = condition.strip_prefix(['<', '>'])?.trim().parse().ok()?;
-    Some(Some(format!("{}({bound})", &condition[..1])))
+    let bound = condition.strip_prefix(['<', '>']).and_then(|bound| bound.trim().parse::<f64>().ok());
+    let bound = bound.ok_or_else(|| {
+        Error::setup(format!("{name}: the condition is true, \">a\" or \"<a\", found '{condition}'"))
+    })?;
+    Ok(Some(format!("{}({bound})", &condition[..1])))
 }
 
 /// One value and its condition; without a condition it always counts.

@@ -34,9 +34,18 @@ struct ProximityField {
     reverse: BoostTable,
     importance: f64,
     max: f64,
-    /// Gap between neighbouring elements, if the rank properties of this feature have one; `Some(None)` for
-    /// words of two elements that are never near.
-    gap: Option<Option<u32>>,
+    gap: ElementGap,
+}
+
+/// Gap between neighbouring elements of a field.
+#[derive(Clone, Copy)]
+enum ElementGap {
+    /// The gap of the query, or of the rank profile.
+    OfPlan,
+    /// A number of words, from the rank properties of the feature.
+    Words(u32),
+    /// No words of two elements are near.
+    Infinite,
 }
 
 impl NativeProximity {
@@ -67,13 +76,13 @@ impl NativeProximity {
 }
 
 /// `nativeProximity.elementGap.field` of the rank properties.
-fn element_gap(setup: &FeatureSetup<'_>, feature: &str, field: &str) -> Result<Option<Option<u32>>, Error> {
+fn element_gap(setup: &FeatureSetup<'_>, feature: &str, field: &str) -> Result<ElementGap, Error> {
     match setup.properties.text(feature, field, "elementGap") {
-        None => Ok(None),
-        Some("infinity") => Ok(Some(None)),
+        None => Ok(ElementGap::OfPlan),
+        Some("infinity") => Ok(ElementGap::Infinite),
         Some(_) => {
             let gap = setup.properties.number(feature, field, "elementGap", 0.0)?;
-            Ok(Some(Some(gap.max(0.0) as u32)))
+            Ok(ElementGap::Words(gap.max(0.0) as u32))
         }
     }
 }
@@ -109,7 +118,11 @@ impl RankFeature for NativeProximity {
             let elements =
                 (field.has_elements && !field.is_values && terms.len() > 1).then(|| TextElements {
                     tokens: request.column(ColumnKey::tokens(&field.name)),
-                    gap: field.gap.unwrap_or_else(|| plan.element_gap(&field.name)),
+                    gap: match field.gap {
+                        ElementGap::OfPlan => plan.element_gap(&field.name),
+                        ElementGap::Words(words) => Some(words),
+                        ElementGap::Infinite => None,
+                    },
                 });
             for (i, a) in terms.iter().enumerate() {
                 for (distance, b) in terms[i + 1..].iter().take(self.window.saturating_sub(1)).enumerate() {

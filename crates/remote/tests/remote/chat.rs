@@ -27,14 +27,14 @@ fn prompt(text: &str) -> ChatPrompt {
         inference: InferenceOptions { model: "m-1".to_owned(), ..InferenceOptions::default() },
         streams: true,
         secret: Some("hush".to_owned()),
-        patience: Duration::from_secs(120),
+        timeout: Duration::from_secs(120),
     }
 }
 
-fn caller(patience: Duration) -> ModelCaller {
+fn caller(timeout: Duration) -> ModelCaller {
     ModelCaller {
         purpose: SequencePurpose::Feed,
-        deadline: Some(Instant::now() + patience),
+        deadline: Some(Instant::now() + timeout),
         gone: Arc::default(),
     }
 }
@@ -244,7 +244,7 @@ fn who_waits_for_a_turn_leaves_room_to_others_and_gives_up_in_time() {
 fn an_asker_waits_as_long_as_it_said_and_so_many_may_wait() {
     let twin = TwinServer::start(|_| TwinReply::silence());
     let model = model(&twin);
-    let short = ChatPrompt { patience: Duration::from_millis(50), ..prompt("why?") };
+    let short = ChatPrompt { timeout: Duration::from_millis(50), ..prompt("why?") };
     let error = all(model.ask(short).expect("it is free")).expect_err("silence");
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
     let waiting: Vec<AnswerPieces> =

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use millrace_bucket::BucketId;
 
-use super::figures::EndedOperations;
 use super::machine::Distributor;
+use super::metrics::EndedOperations;
 use super::operation::MaintenanceOperation;
 use super::{DistributorEffect, Settings};
 use crate::checkers::{self, CheckContext, ReplicaView};

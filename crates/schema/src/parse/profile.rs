@@ -277,8 +277,8 @@ fn element_gap(cursor: &mut SchemaCursor<'_>, _: Name, rank: &mut RankDecl) -> R
     cursor.expect(':')?;
     let value = cursor.value("a whole number or 'infinity'")?;
     rank.element_gap = match (value.value.as_str(), value.value.parse()) {
-        ("infinity", _) => Some(None),
-        (_, Ok(gap)) => Some(Some(gap)),
+        ("infinity", _) => None,
+        (_, Ok(gap)) => Some(gap),
         _ => return cursor.error_at(value.position, "element-gap is a whole number or 'infinity'"),
     };
     Ok(())

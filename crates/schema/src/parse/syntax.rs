@@ -286,8 +286,8 @@ pub(crate) struct FunctionDecl {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RankDecl {
     pub filter: Option<bool>,
-    /// `None` if not given; `Some(None)` for an infinite gap.
-    pub element_gap: Option<Option<u32>>,
+    /// `None` if not given, or infinite.
+    pub element_gap: Option<u32>,
 }
 
 #[derive(Debug, Clone, Default)]

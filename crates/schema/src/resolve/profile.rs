@@ -223,7 +223,7 @@ impl<'a> ProfileResolver<'a, '_> {
                 .collect()
         };
         profile.element_gaps =
-            inherit.map("element-gap", |p| &p.element_gaps, own(|rank| rank.element_gap.flatten()))?;
+            inherit.map("element-gap", |p| &p.element_gaps, own(|rank| rank.element_gap))?;
         let rank_types =
             decl.rank_types.iter().map(|(name, rank_type)| (name.value.clone(), rank_type.clone())).collect();
         profile.rank_types = inherit.map("rank-type", |p| &p.rank_types, rank_types)?;

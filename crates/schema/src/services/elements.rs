@@ -10,13 +10,13 @@ pub(super) struct KnownElement {
 /// Effect of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ElementSupport {
-    /// It is read, or has the same effect with any content.
+    /// Read, or of the same effect with any content.
     Known,
     /// Known; its content is not checked.
     Closed,
-    /// It has no effect, for this reason.
+    /// Without effect, for this reason.
     NoEffect(&'static str),
-    /// It is not supported, for this reason.
+    /// Not supported, for this reason.
     Refused(&'static str),
 }
 

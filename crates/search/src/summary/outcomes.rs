@@ -14,9 +14,9 @@ use millrace_tensor::ShortText;
 pub(super) enum WordOutcome {
     /// The word has no token.
     NoToken,
-    /// It matches no query word.
+    /// No match.
     Unmatched,
-    /// It matches some.
+    /// Match of some query words.
     Matched(Arc<MatchedWord>),
 }
 

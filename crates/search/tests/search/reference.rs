@@ -46,7 +46,7 @@ fn check(name: &str, expected: &str) {
 fn rank_features() {
     let rows = millrace_ranking::FEATURES.iter();
     let rows = rows.map(|row| (row.name.to_owned(), row.usage.to_owned(), row.doc.to_owned())).collect();
-    let about = "What a rank profile can use beside its own functions, inputs and constants.";
+    let about = "What a rank profile can use in addition to its own functions, inputs and constants.";
     check("rank-features.md", &page("Rank features", about, &[("Features", rows)]));
 }
 

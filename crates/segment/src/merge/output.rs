@@ -170,8 +170,8 @@ impl TypeOutput<'_> {
         values: &JoinedValues,
     ) -> Result<Option<Column>, Error> {
         let derive = |value: &Column| self.policy.derive(self.document_type, key, value);
-        if let Some(value) = values.changed(key.root()) {
-            return Ok(value.and_then(derive));
+        if values.has_changed(key.root()) {
+            return Ok(values.column(key.root()).and_then(derive));
         }
         let mut columns = self.columns_of(key, taken)?;
         if columns.iter().any(Option::is_none) {

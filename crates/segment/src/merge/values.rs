@@ -50,10 +50,9 @@ impl JoinedValues {
         self.fields.get(field)?.column.as_ref()
     }
 
-    /// Returns the value column of a field whose words must be extracted again.
-    pub fn changed(&self, field: &str) -> Option<Option<&Column>> {
-        let field = self.fields.get(field).filter(|field| field.changed)?;
-        Some(field.column.as_ref())
+    /// True if the words of a field must be extracted again from its value column.
+    pub fn has_changed(&self, field: &str) -> bool {
+        self.fields.get(field).is_some_and(|field| field.changed)
     }
 
     /// The fields that no column holds.

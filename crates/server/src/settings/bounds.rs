@@ -18,7 +18,7 @@ impl ServeArguments {
             ("streams-max", self.streams_max == Some(0)),
             ("connections-max", self.connections_max == Some(0)),
             ("connections-per-address-max", self.connections_per_address_max == Some(0)),
-            ("head-patience-s", self.head_patience_s == Some(0)),
+            ("head-timeout-s", self.head_timeout_s == Some(0)),
             ("connection-idle-s", self.connection_idle_s == Some(0)),
             ("document-timeout-max-s", self.document_timeout_max_s == Some(0)),
             ("threads", self.threads == Some(0)),

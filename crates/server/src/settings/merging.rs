@@ -43,7 +43,7 @@ impl ServeArguments {
             work_bytes_max: self.work_bytes_max.or(others.work_bytes_max),
             answers_bytes_max: self.answers_bytes_max.or(others.answers_bytes_max),
             bodies_wait_s: self.bodies_wait_s.or(others.bodies_wait_s),
-            body_patience_s: self.body_patience_s.or(others.body_patience_s),
+            body_timeout_s: self.body_timeout_s.or(others.body_timeout_s),
             body_rate_min: self.body_rate_min.or(others.body_rate_min),
             element_bytes_max: self.element_bytes_max.or(others.element_bytes_max),
             query_text_bytes_max: self.query_text_bytes_max.or(others.query_text_bytes_max),
@@ -58,7 +58,7 @@ impl ServeArguments {
             connections_per_address_max: self
                 .connections_per_address_max
                 .or(others.connections_per_address_max),
-            head_patience_s: self.head_patience_s.or(others.head_patience_s),
+            head_timeout_s: self.head_timeout_s.or(others.head_timeout_s),
             connection_idle_s: self.connection_idle_s.or(others.connection_idle_s),
             query_timeout_max_s: self.query_timeout_max_s.or(others.query_timeout_max_s),
             document_timeout_max_s: self.document_timeout_max_s.or(others.document_timeout_max_s),
@@ -113,7 +113,7 @@ impl ServeArguments {
             work_bytes_max: self.work_bytes_max.unwrap_or(defaults.work_bytes_max),
             answers_bytes_max: self.answers_bytes_max.unwrap_or(defaults.answers_bytes_max),
             bodies_wait: seconds(self.bodies_wait_s, defaults.bodies_wait),
-            body_patience: seconds(self.body_patience_s, defaults.body_patience),
+            body_timeout: seconds(self.body_timeout_s, defaults.body_timeout),
             body_rate_min: self.body_rate_min.unwrap_or(defaults.body_rate_min),
             element_bytes_max: self.element_bytes_max.unwrap_or(defaults.element_bytes_max),
             query_text_bytes_max: self.query_text_bytes_max.unwrap_or(defaults.query_text_bytes_max),
@@ -125,7 +125,7 @@ impl ServeArguments {
             connections_per_address_max: self
                 .connections_per_address_max
                 .unwrap_or(defaults.connections_per_address_max),
-            head_patience: seconds(self.head_patience_s, defaults.head_patience),
+            head_timeout: seconds(self.head_timeout_s, defaults.head_timeout),
             connection_idle: seconds(self.connection_idle_s, defaults.connection_idle),
             query_timeout_max: seconds(self.query_timeout_max_s, defaults.query_timeout_max),
             document_timeout_max: seconds(self.document_timeout_max_s, defaults.document_timeout_max),

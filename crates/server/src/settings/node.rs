@@ -25,7 +25,7 @@ impl ServeArguments {
             queries_memory_max: self.queries_memory_max.unwrap_or(defaults.queries_memory_max),
             cache_bytes: self.cache_bytes.unwrap_or(defaults.cache_bytes),
             disk_reserve: self.disk_reserve.unwrap_or(defaults.disk_reserve),
-            space_patience: defaults.space_patience,
+            space_wait: defaults.space_wait,
             deferred_sync: self.async_sync_ms.map_or(defaults.deferred_sync, Duration::from_millis),
             erase_within: seconds(self.erase_within_s, defaults.erase_within),
             keep_logs: seconds(self.keep_logs_s, defaults.keep_logs),

@@ -10,8 +10,8 @@ use millrace_cluster::{ClusterConfiguration, ClusterVersion, ConfiguredNode, Nod
 use millrace_coordination::{Coordination, EmbeddedCoordination};
 use millrace_membership::rest::{ShownMembership, router};
 use millrace_membership::{
-    BucketFigures, ClusterMembership, IdealFigures, NodeFigures, OperationFigures, PaceFigures,
-    PackagePublication, Settings, TransferFigures,
+    BucketStats, ClusterMembership, IdealStateStats, NodeStats, OperationStats, PackagePublication, Settings,
+    TransferRateStats, TransferStats,
 };
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -23,7 +23,7 @@ use tokio::sync::watch;
 struct TwoNodes {
     /// Address of the first node.
     address: String,
-    figures: Arc<Mutex<NodeFigures>>,
+    figures: Arc<Mutex<NodeStats>>,
     members: Vec<ClusterMembership>,
     runtime: Runtime,
     _directory: TempDir,
@@ -33,7 +33,7 @@ impl TwoNodes {
     fn start() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let runtime = Runtime::new().expect("threads can be started");
-        let figures = Arc::new(Mutex::new(NodeFigures::default()));
+        let figures = Arc::new(Mutex::new(NodeStats::default()));
         let (address, members) = runtime.block_on(async {
             let coordination: Arc<dyn Coordination> =
                 Arc::new(EmbeddedCoordination::open(directory.path()).expect("it opens"));
@@ -61,7 +61,7 @@ impl TwoNodes {
                 let shown = ShownMembership {
                     membership: members[0].clone(),
                     clusters: || vec!["mail".to_owned()],
-                    figures: |_: NodeKey| None,
+                    stats: |_: NodeKey| None,
                 };
                 let name = member.settings().name.clone();
                 tokio::spawn(serve(listener, router(Arc::new(shown)), name, Arc::clone(&figures)));
@@ -74,7 +74,7 @@ impl TwoNodes {
     }
 
     /// Changes the figures that both nodes report.
-    fn tell(&self, change: impl FnOnce(&mut NodeFigures)) {
+    fn tell(&self, change: impl FnOnce(&mut NodeStats)) {
         let mut figures = self.figures.lock();
         figures.confirmed = true;
         figures.version =
@@ -127,7 +127,7 @@ fn configuration() -> ClusterConfiguration {
     }
 }
 
-async fn serve(listener: TcpListener, endpoints: Router, name: String, figures: Arc<Mutex<NodeFigures>>) {
+async fn serve(listener: TcpListener, endpoints: Router, name: String, figures: Arc<Mutex<NodeStats>>) {
     let tell = move || async move {
         let mut figures = figures.lock().clone();
         // Unless the test sets another name, it is the node's own.
@@ -158,10 +158,10 @@ fn nodes_are_retired_emptied_and_removed() {
     cluster.wait_for("Up Retired ");
     assert!(cluster.told(&["node", "retire", "n1"]).1.contains("n1 was retired already"));
     // The node has some data first, and then none.
-    cluster.tell(|figures| figures.buckets = BucketFigures { replicas: 3, ..BucketFigures::default() });
+    cluster.tell(|figures| figures.buckets = BucketStats { replicas: 3, ..BucketStats::default() });
     let (code, told) = cluster.told(&["node", "remove", "n1"]);
     assert!(code == 1 && told.contains("n1 stays as it is"), "{told}");
-    cluster.tell(|figures| figures.buckets = BucketFigures::default());
+    cluster.tell(|figures| figures.buckets = BucketStats::default());
     let (code, told) = cluster.told(&["node", "remove", "n1"]);
     assert!(code == 0 && told.contains("n1: removed"), "{told}");
     cluster.wait_for("Up ");
@@ -180,7 +180,7 @@ fn nodes_are_retired_emptied_and_removed() {
 fn a_wait_ends_when_nothing_is_left_to_do() {
     let cluster = TwoNodes::start();
     assert_eq!(cluster.told(&["cluster", "wait", "--ideal", "--timeout", "60"]).0, 0);
-    cluster.tell(|figures| figures.ideal = IdealFigures { distance: 7, ..IdealFigures::default() });
+    cluster.tell(|figures| figures.ideal = IdealStateStats { distance: 7, ..IdealStateStats::default() });
     assert_eq!(cluster.told(&["cluster", "wait", "--timeout", "60"]).0, 0);
     let (code, told) = cluster.told(&["cluster", "wait", "--ideal", "--timeout", "0"]);
     assert!(code == 1 && told.contains("n0 has 7 replicas to make, fill or delete"), "{told}");
@@ -225,7 +225,7 @@ fn what_is_wrong_with_how_a_node_was_started_is_told() {
 fn transfers_are_told_with_their_rates() {
     let cluster = TwoNodes::start();
     cluster.tell(|figures| {
-        figures.transfers = vec![TransferFigures {
+        figures.transfers = vec![TransferStats {
             from: "n0".to_owned(),
             to: "n1".to_owned(),
             buckets: 12,
@@ -235,9 +235,9 @@ fn transfers_are_told_with_their_rates() {
             bytes_per_second: 2_097_152.0,
             eta_s: Some(2.0),
         }];
-        figures.pace = PaceFigures { bytes_per_second: 1 << 20, limit: Some(4 << 20), bytes: 9 };
+        figures.pace = TransferRateStats { bytes_per_second: 1 << 20, limit: Some(4 << 20), bytes: 9 };
         figures.operations_count = 5;
-        figures.operations = vec![OperationFigures {
+        figures.operations = vec![OperationStats {
             bucket: "BucketId(0x2800000000000007)".to_owned(),
             reason: "1 of 2 replicas; new on 1".to_owned(),
             progress: "delayed".to_owned(),

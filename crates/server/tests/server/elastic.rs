@@ -259,7 +259,7 @@ fn a_stream_is_written_and_answered_while_it_comes() {
 
 #[test]
 fn streams_have_places_and_little_room_while_they_are_idle() {
-    // Half of it is for three streams of 3 MB each, of which a client gets two: it leaves a place to others.
+    // Half of it is for three streams of 3 MB each, of which a client gets two: it leaves a slot to others.
     let server = TestServer::start_with(&[
         ("MILLRACE_BODIES_BYTES_MAX", "18874368"),
         ("MILLRACE_REQUEST_BYTES_MAX", "1048576"),
@@ -278,13 +278,13 @@ fn streams_have_places_and_little_room_while_they_are_idle() {
     assert_eq!(status, 429, "{answer}");
     let reason = answer["error"]["reason"].as_str().unwrap_or_default();
     assert!(reason.contains("256 at a time") && reason.contains("9437184 bytes"), "{answer}");
-    // Feeds have the same places.
+    // Feeds have the same slots.
     let (status, answer) = server.call(Method::POST, "/feed/v1", "");
     assert_eq!(status, 429, "{answer}");
     let (status, answer) = server.call(Method::POST, "/elastic/a/_bulk", ITEM);
     assert_eq!((status, &answer["errors"]), (200, &json!(false)), "{answer}");
     drop(idle);
-    support::poll("a place becomes free", || {
+    support::poll("a slot becomes free", || {
         server.call(Method::POST, "/elastic/a/_bulk/stream", ITEM).0 == 200
     });
 }

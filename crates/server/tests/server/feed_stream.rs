@@ -380,7 +380,7 @@ fn a_client_that_waits_for_continue_gets_it_first() {
 
 #[test]
 fn streams_are_as_many_as_their_memory_allows() {
-    // Half of it is for three streams of 3 MB each, of which a client gets two: it leaves a place to others.
+    // Half of it is for three streams of 3 MB each, of which a client gets two: it leaves a slot to others.
     let server = TestServer::start_with(&[
         ("MILLRACE_BODIES_BYTES_MAX", "18874368"),
         ("MILLRACE_REQUEST_BYTES_MAX", "1048576"),
@@ -396,7 +396,7 @@ fn streams_are_as_many_as_their_memory_allows() {
     third.send("{}");
     assert!(third.read_until("HTTP/1.1").contains("429"));
     drop(first);
-    support::poll("a place becomes free", || {
+    support::poll("a slot becomes free", || {
         let request = OutgoingRequest::new(Method::POST, "/feed/v1").body("application/jsonl", "");
         server.send(&server.url(), HttpProtocol::Http1, request).status == 200
     });

@@ -25,7 +25,7 @@ pub(super) type IndexedRecords = RecordMap<Arc<[u8]>>;
 pub(crate) enum SimIndexStage {
     /// The files of another node's copy are awaited.
     Importing { from: NodeKey },
-    /// It follows.
+    /// Following.
     Open,
     /// The node does not have it.
     Gone,

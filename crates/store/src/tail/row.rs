@@ -78,13 +78,15 @@ pub(crate) fn is_removal(value: &[u8]) -> bool {
     value.first() == Some(&REMOVED)
 }
 
-/// The wire form of the fields in a row's value, `None` for a removal; the outer `None`: it is not one that
-/// the store writes.
-pub(crate) fn fields_of(value: &[u8]) -> Option<Option<&[u8]>> {
+/// The wire form of the fields in a row's value; `None` for a removal.
+///
+/// # Errors
+/// The value is neither a document nor a removal.
+pub(crate) fn fields_of(value: &[u8]) -> Result<Option<&[u8]>, Error> {
     match value.split_first() {
-        Some((&PUT, fields)) => Some(Some(fields)),
-        Some((&REMOVED, [])) => Some(None),
-        _ => None,
+        Some((&PUT, fields)) => Ok(Some(fields)),
+        Some((&REMOVED, [])) => Ok(None),
+        _ => Err(damaged_row(&"its value is not one that the store writes")),
     }
 }
 
@@ -159,24 +161,20 @@ impl TailRow {
     /// The version of this key and value.
     pub fn decode(key: &RowKey<'_>, value: &[u8]) -> Result<Self, Error> {
         let id = DocumentId::parse(key.id).map_err(|error| damaged_row(&error))?;
-        match fields_of(value) {
-            Some(Some(fields)) => {
+        match fields_of(value)? {
+            Some(fields) => {
                 let fields = wire::decode_named(fields).map_err(|error| damaged_row(&error))?;
                 let document = Document { id, fields };
                 Ok(TailRow { document, timestamp: key.timestamp, removed: false })
             }
-            Some(None) => Ok(TailRow {
+            None => Ok(TailRow {
                 document: Document { id, fields: Vec::new() },
                 timestamp: key.timestamp,
                 removed: true,
             }),
-            None => Err(damaged_row(&UNKNOWN_VALUE)),
         }
     }
 }
-
-/// Reason why a row cannot be read whose value is neither a document nor a removal.
-const UNKNOWN_VALUE: &str = "its value is not one that the store writes";
 
 /// The error for a row that cannot be read.
 pub(crate) fn damaged_row(reason: &dyn Display) -> Error {
@@ -215,7 +213,7 @@ impl TailVersion {
 
     /// The wire form of the document's fields; `None` for a removal.
     pub fn fields(&self) -> Result<Option<&[u8]>, Error> {
-        fields_of(self.row.value()).ok_or_else(|| damaged_row(&UNKNOWN_VALUE))
+        fields_of(self.row.value())
     }
 
     /// The document with its values in their wire form.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use millrace_env::pace::Rest;
+use millrace_env::pace::RestPolicy;
 
 use crate::context::StoreContext;
 use crate::upkeep::merging::fan_in;
@@ -29,7 +29,7 @@ const SHARE_BESIDE: f64 = 0.75;
 const STEP_MAX: Duration = Duration::from_millis(1);
 
 /// Pace of one of `threads` that seal together. Their rests are counted.
-pub(crate) fn of_sealing(shared: &Arc<StoreContext>, threads: usize) -> Rest {
+pub(crate) fn of_sealing(shared: &Arc<StoreContext>, threads: usize) -> RestPolicy {
     let rest = of_tail(shared, threads);
     let shared = Arc::clone(shared);
     Box::new(move |worked| {
@@ -41,11 +41,11 @@ pub(crate) fn of_sealing(shared: &Arc<StoreContext>, threads: usize) -> Rest {
 }
 
 /// Pace of creating the next generation: that of one thread that seals.
-pub(crate) fn of_rolling(shared: &Arc<StoreContext>) -> Rest {
+pub(crate) fn of_rolling(shared: &Arc<StoreContext>) -> RestPolicy {
     of_tail(shared, 1)
 }
 
-fn of_tail(shared: &Arc<StoreContext>, threads: usize) -> Rest {
+fn of_tail(shared: &Arc<StoreContext>, threads: usize) -> RestPolicy {
     rest(shared, move |shared| {
         let state = shared.state();
         let filled = state.generations[0].bytes.load(Ordering::Relaxed) as f64;
@@ -55,16 +55,16 @@ fn of_tail(shared: &Arc<StoreContext>, threads: usize) -> Rest {
 }
 
 /// Pace of merging.
-pub(crate) fn of_merging(shared: &Arc<StoreContext>) -> Rest {
+pub(crate) fn of_merging(shared: &Arc<StoreContext>) -> RestPolicy {
     rest(shared, |shared| merging_share(shared.counters.merging.load(Ordering::Relaxed), fan_in(shared)))
 }
 
 /// Pace of work ahead of requests.
-pub(crate) fn of_preparing(shared: &Arc<StoreContext>) -> Rest {
+pub(crate) fn of_preparing(shared: &Arc<StoreContext>) -> RestPolicy {
     rest(shared, |_| SHARE_MIN)
 }
 
-fn rest(shared: &Arc<StoreContext>, share: impl Fn(&StoreContext) -> f64 + 'static) -> Rest {
+fn rest(shared: &Arc<StoreContext>, share: impl Fn(&StoreContext) -> f64 + 'static) -> RestPolicy {
     let shared = Arc::clone(shared);
     Box::new(move |worked| {
         if !shared.is_in_use() || shared.health.closed.load(Ordering::Relaxed) {

@@ -10,7 +10,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use crate::Error;
 use crate::read::rows::VisitedRow;
 use crate::state::marks::{DropMark, MarkScope};
-use crate::tail::{NewRow, RowBytes, RowKey, fields_of};
+use crate::tail::{NewRow, RowBytes, RowKey, damaged_row, fields_of};
 
 /// Receiver of the changes of a store, in the order of their commits.
 ///
@@ -115,12 +115,8 @@ impl CommittedRow {
     /// The row is not one that the store writes; that of `read`.
     pub fn read<T>(&self, read: impl FnOnce(&VisitedRow<'_>) -> Result<T, Error>) -> Result<T, Error> {
         let key = RowKey::parse(&self.key)?;
-        let damaged =
-            |reason: &str| Error::Tail { action: "read a row of the tail", reason: reason.to_owned() };
-        let group = DocumentGroup::from_key(key.group).ok_or_else(|| damaged("its group is not one"))?;
-        let fields =
-            fields_of(&self.value).ok_or_else(|| damaged("its value is not one that the store writes"))?;
-        read(&VisitedRow::committed(&key, &group, fields))
+        let group = DocumentGroup::from_key(key.group).ok_or_else(|| damaged_row(&"its group is not one"))?;
+        read(&VisitedRow::committed(&key, &group, fields_of(&self.value)?))
     }
 }
 

@@ -22,7 +22,7 @@ const LULL: u32 = 64;
 pub(super) enum TakenWork<T> {
     /// Items, at least one.
     Items(VecDeque<T>),
-    /// It is the given time, and there is none.
+    /// No work until the given time.
     Due,
     /// The queue was closed, and is empty.
     Closed,

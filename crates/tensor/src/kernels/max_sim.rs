@@ -139,10 +139,10 @@ mod tests {
             let query: Vec<f32> = query.iter().map(|cell| f32::from(*cell)).collect();
             let query = &query[..query.len() / width * width];
             let float: Vec<f32> = others.iter().map(|cell| f32::from(*cell)).collect();
-            let brain: Vec<bf16> = float.iter().map(|cell| bf16::from_f32(*cell)).collect();
+            let bfloat16: Vec<bf16> = float.iter().map(|cell| bf16::from_f32(*cell)).collect();
             check(query, &others, width);
             check(query, &float, width);
-            check(query, &brain, width);
+            check(query, &bfloat16, width);
         }
     }
 }

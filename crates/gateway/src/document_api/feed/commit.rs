@@ -224,7 +224,7 @@ impl FeedCommitter {
         self.begin(wave, &memory).await;
     }
 
-    /// Begins a wave, unless the stream was stopped, once there is a place for it, no wave that is in flight
+    /// Begins a wave, unless the stream was stopped, once there is a slot for it, no wave that is in flight
     /// has one of its documents, and the quotas of its groups admit it. Stops the stream if its credential is
     /// not valid any more.
     async fn begin(&mut self, mut wave: OperationWave, memory: &Arc<PieceMemory>) {
@@ -238,7 +238,7 @@ impl FeedCommitter {
             return;
         }
         // Its operations may have waited for long, and the credential be another one since.
-        if let Err(error) = call.check_standing() {
+        if let Err(error) = call.check_credential() {
             self.finish_all().await;
             self.stopped.get_or_insert_with(|| FeedBreak::from_error(&error));
             return;

@@ -98,7 +98,7 @@ enum RelayFailure {
     NotTaken,
     /// Nothing of it was executed; it may be later.
     Passing(Error),
-    /// It is not known what was executed.
+    /// Unknown effect: any part may have been executed.
     Unknown(Error),
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::pages::{PAGE_BYTES, VisitPageFormat, VisitPages};
 use super::{PAGE, head, tail};
 use crate::document_api::DocumentCall;
-use crate::edge::{ChecksCredential, StandingCredential};
+use crate::edge::{SelfCheckedAnswer, StreamCredential};
 use crate::http::{self, AnswerShare};
 
 /// Response that is sent while the visit runs.
@@ -23,10 +23,10 @@ pub(super) fn answer(call: &DocumentCall, pages: VisitPages, deadline: Instant) 
         VisitPageFormat::Lines => "application/jsonl;charset=utf-8",
         VisitPageFormat::List => "application/json;charset=utf-8",
     };
-    let (path, standing, timeout) = (call.path.clone(), call.standing.clone(), call.timeout);
-    tokio::spawn(StreamedVisit { pages, deadline, timeout, path, standing, sender }.run());
+    let (path, credential, timeout) = (call.path.clone(), call.credential.clone(), call.timeout);
+    tokio::spawn(StreamedVisit { pages, deadline, timeout, path, credential, sender }.run());
     let mut response = Response::new(Body::new(body));
-    response.extensions_mut().insert(ChecksCredential);
+    response.extensions_mut().insert(SelfCheckedAnswer);
     response
         .headers_mut()
         .insert(hyper::header::CONTENT_TYPE, hyper::header::HeaderValue::from_static(content_type));
@@ -40,7 +40,7 @@ struct StreamedVisit {
     /// Timeout of the request.
     timeout: Duration,
     path: String,
-    standing: Option<StandingCredential>,
+    credential: Option<StreamCredential>,
     sender: Sender<Bytes, std::convert::Infallible>,
 }
 
@@ -60,7 +60,7 @@ impl StreamedVisit {
             };
             // A page that was read for long is of a valid credential, too.
             let page = match self.pages.next(continuation.clone(), PAGE, Some(room.bytes())).await {
-                Ok(page) => self.check_standing().map(|()| page),
+                Ok(page) => self.check_credential().map(|()| page),
                 Err(error) => Err(error),
             };
             let page = match page {
@@ -88,8 +88,8 @@ impl StreamedVisit {
         self.end(pending, count, continuation, failure).await;
     }
 
-    fn check_standing(&self) -> Result<(), Error> {
-        Ok(self.standing.as_ref().map_or(Ok(()), StandingCredential::check)?)
+    fn check_credential(&self) -> Result<(), Error> {
+        Ok(self.credential.as_ref().map_or(Ok(()), StreamCredential::check)?)
     }
 
     /// Sends the part after the documents.

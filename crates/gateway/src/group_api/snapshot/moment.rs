@@ -97,7 +97,7 @@ pub(super) async fn sources(
     let mut times: BTreeMap<&SnapshotName, u64> = BTreeMap::new();
     for snapshot in nodes.iter().flat_map(|node| &node.snapshots) {
         let time = times.entry(&snapshot.name).or_default();
-        *time = snapshot.figures.time.max(*time);
+        *time = snapshot.stats.time.max(*time);
     }
     if let Some(name) = name.filter(|name| !times.contains_key(name)) {
         return Err(missing(name));

@@ -36,8 +36,8 @@ mod tests {
 
     #[test]
     fn what_exists_is_counted_beyond_the_room() {
-        let patience = Duration::ZERO;
-        let bounds = BudgetBounds { bodies: 0, work: 0, answers: 100, patience, return_memory: || {} };
+        let wait_max = Duration::ZERO;
+        let bounds = BudgetBounds { bodies: 0, work: 0, answers: 100, wait_max, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
         let first = budget.count_answer(50);
         assert!(!budget.needs_answers());

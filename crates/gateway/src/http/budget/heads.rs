@@ -70,7 +70,7 @@ mod tests {
             bodies: 320_000,
             work: 0,
             answers: 0,
-            patience: Duration::from_secs(3600),
+            wait_max: Duration::from_secs(3600),
             return_memory: || {},
         };
         let budget = RequestBudget::new(bounds);

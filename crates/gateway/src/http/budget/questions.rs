@@ -44,8 +44,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_has_room_where_clients_have_none() {
-        let patience = Duration::from_millis(1);
-        let bounds = BudgetBounds { bodies: 1600, work: 0, answers: 0, patience, return_memory: || {} };
+        let wait_max = Duration::from_millis(1);
+        let bounds = BudgetBounds { bodies: 1600, work: 0, answers: 0, wait_max, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
         let (mut first, mut second) = (budget.share(), budget.share());
         first.grow(1600).await.expect("all is free");
@@ -64,8 +64,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_is_worked_on_where_clients_wait() {
-        let patience = Duration::from_millis(1);
-        let bounds = BudgetBounds { bodies: 0, work: 1600, answers: 0, patience, return_memory: || {} };
+        let wait_max = Duration::from_millis(1);
+        let bounds = BudgetBounds { bodies: 0, work: 1600, answers: 0, wait_max, return_memory: || {} };
         let budget = RequestBudget::new(bounds);
         let (mut first, mut second, mut third) = (budget.share(), budget.share(), budget.share());
         first.work_of(1200).await.expect("all is free");

@@ -87,16 +87,16 @@ pub fn directories<const N: usize>() -> [tempfile::TempDir; N] {
 }
 
 /// Parcels as they arrive.
-pub fn sent(export: &CopyExport, place: ParcelPosition) -> CopyParcel {
-    let parcel = export.parcel(place).expect("the source is sound");
+pub fn sent(export: &CopyExport, position: ParcelPosition) -> CopyParcel {
+    let parcel = export.parcel(position).expect("the source is sound");
     assert!(parcel.bytes.len() as u64 <= export.header().parcel_bytes);
     parcel
 }
 
 /// Receives all parcels that are missing, and publishes.
 pub fn receive(export: &CopyExport, mut import: CopyImport) -> Result<IndexCopy, Error> {
-    while let Some(place) = import.next() {
-        import.accept(&sent(export, place))?;
+    while let Some(position) = import.next() {
+        import.accept(&sent(export, position))?;
     }
     import.finish()
 }

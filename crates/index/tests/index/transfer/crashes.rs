@@ -59,14 +59,14 @@ fn a_run_whose_sync_fails_comes_again() {
     let disk = FaultyDisk::new(quick_disk());
     let options = options_on(to.path(), Arc::new(disk.clone()), &SliceRange::default());
     let mut import = CopyImport::open(options, export.header().clone()).expect("it begins");
-    while let Some(place) = import.next().filter(|place| place.run < 1) {
-        import.accept(&sent(&export, place)).expect("the disk takes it");
+    while let Some(position) = import.next().filter(|position| position.run < 1) {
+        import.accept(&sent(&export, position)).expect("the disk takes it");
     }
     let start = import.next().expect("the second run");
     disk.inject(DiskFault::FailSync);
     let error = loop {
-        let place = import.next().expect("a place");
-        if let Err(error) = import.accept(&sent(&export, place)) {
+        let position = import.next().expect("a position");
+        if let Err(error) = import.accept(&sent(&export, position)) {
             break error;
         }
     };
@@ -89,8 +89,10 @@ fn damage_of_the_disk_here_is_not_that_of_the_source() {
         CopyImport::open(options, export.header().clone()).expect("it begins")
     };
     let mut import = begin();
-    while let Some(place) = import.next().filter(|place| place.run < 1 || place.offset < 3 * SMALL) {
-        import.accept(&sent(&export, place)).expect("the disk takes it");
+    while let Some(position) =
+        import.next().filter(|position| position.run < 1 || position.offset < 3 * SMALL)
+    {
+        import.accept(&sent(&export, position)).expect("the disk takes it");
     }
     drop(import);
     // Of a run that was resumed every byte is read again.
@@ -98,8 +100,8 @@ fn damage_of_the_disk_here_is_not_that_of_the_source() {
     assert_eq!(import.next(), Some(ParcelPosition { run: 1, offset: 3 * SMALL }));
     disk.inject(DiskFault::FlipBit { name_ends: "1.part".to_owned(), offset: 700, bit: 3 });
     let error = loop {
-        let place = import.next().expect("a place");
-        if let Err(error) = import.accept(&sent(&export, place)) {
+        let position = import.next().expect("a position");
+        if let Err(error) = import.accept(&sent(&export, position)) {
             break error;
         }
     };
@@ -144,8 +146,8 @@ fn a_loss_of_power_takes_a_bounded_part() {
     let options = options_on(&to.path().join("copy"), disk.clone(), &SliceRange::default());
     let mut import = CopyImport::open(options, export.header().clone()).expect("it begins");
     for _ in 0..100 {
-        let place = import.next().expect("a place");
-        import.accept(&sent(&export, place)).expect("the disk takes it");
+        let position = import.next().expect("a position");
+        import.accept(&sent(&export, position)).expect("the disk takes it");
     }
     disk.lose_power(after.path()).expect("the state after it");
     let import = begin(&export, &after.path().join("copy"));
@@ -166,7 +168,7 @@ enum CrashPoint {
 
 #[derive(Debug, Clone)]
 struct TransferCrash {
-    place: CrashPoint,
+    point: CrashPoint,
     /// True if the machine crashes, and not the process alone.
     loses_power: bool,
     /// The source writes a run before the transfer goes on; `true`: and merges all.
@@ -174,19 +176,19 @@ struct TransferCrash {
 }
 
 fn crashes() -> impl Strategy<Value = Vec<TransferCrash>> {
-    let place = prop_oneof![
+    let point = prop_oneof![
         3 => (0..40_u64).prop_map(CrashPoint::Operation),
         1 => (0..600_u64).prop_map(CrashPoint::FirstByte),
         3 => (0..6_000_u64).prop_map(CrashPoint::Byte),
     ];
     let source_changes = prop::option::weighted(0.3, any::<bool>());
-    let crash = (place, any::<bool>(), source_changes).prop_map(|(place, loses_power, source_changes)| {
-        TransferCrash { place, loses_power, source_changes }
+    let crash = (point, any::<bool>(), source_changes).prop_map(|(point, loses_power, source_changes)| {
+        TransferCrash { point, loses_power, source_changes }
     });
     prop::collection::vec(crash, 0..6)
 }
 
-/// A disk that fails from some place on, and the command that sets it.
+/// A disk that fails from some point on, and the command that sets it.
 struct CrashingDisk {
     disk: FaultyDisk,
     operations: Arc<AtomicU64>,
@@ -244,8 +246,8 @@ fn receive_until(
         disk.disk.inject(DiskFault::Full { remaining });
     }
     let mut received = import.progress().received;
-    while let Some(place) = import.next() {
-        import.accept(&sent(export, place)).map_err(|_| received)?;
+    while let Some(position) = import.next() {
+        import.accept(&sent(export, position)).map_err(|_| received)?;
         received = import.progress().received;
     }
     import.finish().map_err(|_| received)
@@ -296,10 +298,10 @@ proptest! {
             possible = vec![entries(&before)];
         }
         let mut least = 0;
-        for TransferCrash { place, loses_power, source_changes } in crashes {
+        for TransferCrash { point, loses_power, source_changes } in crashes {
             let disk = CrashingDisk::new(machine.clone());
             let options = options_on(&root(&machines), Arc::new(disk.disk.clone()), &slice);
-            match receive_until(&export, options, place, &disk) {
+            match receive_until(&export, options, point, &disk) {
                 Ok(copy) => {
                     prop_assert_eq!(&entries(&copy), &expected);
                     possible = vec![expected.clone()];

@@ -46,8 +46,8 @@ fn a_damaged_run_that_is_offered_is_refused() {
     header.runs[0].checksums = bytes.chunks(SMALL as usize).map(xxh3_64).collect();
     let mut import = CopyImport::open(options(to.path()), header).expect("the import begins");
     let error = bytes.chunks(SMALL as usize).find_map(|parcel| {
-        let place = import.next().expect("a place");
-        import.accept(&CopyParcel { place, bytes: parcel.to_vec() }).err()
+        let position = import.next().expect("a position");
+        import.accept(&CopyParcel { position, bytes: parcel.to_vec() }).err()
     });
     let error = error.expect("it is damaged");
     assert!(matches!(error, Error::DamagedSource { run: 0, .. }), "{error}");
@@ -64,10 +64,10 @@ fn damage_of_an_open_source_is_found() {
     let mut content = fs::read(&path).expect("the file");
     content[400] ^= 1;
     fs::write(&path, &content).expect("the disk takes it");
-    let place = |run, offset| ParcelPosition { run, offset };
-    assert!(export.parcel(place(1, SMALL)).expect_err("it is damaged").is_damage());
-    export.parcel(place(1, 0)).expect("another parcel");
-    let error = export.parcel(place(1, 1)).expect_err("no parcel begins there");
+    let position = |run, offset| ParcelPosition { run, offset };
+    assert!(export.parcel(position(1, SMALL)).expect_err("it is damaged").is_damage());
+    export.parcel(position(1, 0)).expect("another parcel");
+    let error = export.parcel(position(1, 1)).expect_err("no parcel begins there");
     assert!(matches!(error, Error::OtherParcel { .. }), "{error}");
 }
 
@@ -80,8 +80,10 @@ fn damage_of_the_target_is_found() {
     let expected = entries(&copy);
     let prepare = |to: &Path| {
         let mut import = begin(&export, to);
-        while let Some(place) = import.next().filter(|place| place.run == 0 || place.offset < 3 * SMALL) {
-            import.accept(&sent(&export, place)).expect("the disk takes it");
+        while let Some(position) =
+            import.next().filter(|position| position.run == 0 || position.offset < 3 * SMALL)
+        {
+            import.accept(&sent(&export, position)).expect("the disk takes it");
         }
     };
     let [first] = directories();
@@ -138,5 +140,5 @@ fn what_does_not_belong_to_a_copy_is_refused() {
     import.accept(&first).expect("it is whole");
     let error = import.accept(&first).expect_err("it has come");
     assert!(matches!(error, Error::OtherParcel { .. }), "{error}");
-    assert_eq!(import.next(), Some(second.place));
+    assert_eq!(import.next(), Some(second.position));
 }

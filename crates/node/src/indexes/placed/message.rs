@@ -100,7 +100,7 @@ pub struct KeyedRead {
 /// Answer to a [`PlacedQuestion`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum PlacedAnswer {
-    /// It is, or will be, done.
+    /// Done, or to be done.
     Taken,
     /// The session has ended.
     Cut(FeedCut),
@@ -154,7 +154,7 @@ pub struct CopyRecords {
     /// Documents up to this one; `None` for all.
     pub until: Option<Vec<u8>>,
     /// Milliseconds in which the copy is to have every write that was acknowledged before the question.
-    pub patience_ms: u64,
+    pub timeout_ms: u64,
 }
 
 /// Question for what documents of a bucket should have in an index.
@@ -185,7 +185,7 @@ pub struct CopyScan {
     pub count: bool,
     /// Milliseconds that the copy may wait until it has every write that was acknowledged before the question
     /// was asked, or names the buckets of which it may lack some; `None`: it answers with what it has.
-    pub patience_ms: Option<u64>,
+    pub timeout_ms: Option<u64>,
 }
 
 /// Entries of a copy.

@@ -28,12 +28,12 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Parcels of an import that are on their way at a time: some come while others are written.
 const PARCELS: usize = 8;
 
-/// Interval at which an import looks for a place among those that may run.
+/// Interval at which an import looks for a slot among those that may run.
 const TURN: Duration = Duration::from_millis(200);
 
 /// Error of an attempt to import.
 enum AttemptError {
-    /// It may succeed later.
+    /// A passing error: another attempt may succeed.
     Again(String),
     /// The copy cannot be had by file.
     Refused(String),
@@ -66,37 +66,37 @@ struct ParcelsAhead {
 }
 
 impl ParcelsAhead {
-    /// Asks for the parcels from a place on, but for those that are on their way.
+    /// Asks for the parcels from a position on, but for those that are on their way.
     fn ask(
         &mut self,
         header: &CopyHeader,
-        place: ParcelPosition,
+        position: ParcelPosition,
         mut ask: impl FnMut(ParcelPosition) -> JoinHandle<ParcelAnswer>,
     ) {
-        if self.asked.front().is_some_and(|(first, _)| *first != place) {
+        if self.asked.front().is_some_and(|(first, _)| *first != position) {
             // Those of a run that is here already are not needed.
             self.give_up();
         }
         let last = self.asked.back().map(|(last, _)| *last);
-        let mut next = last.map_or(Some(place), |last| header.place_after(last));
+        let mut next = last.map_or(Some(position), |last| header.position_after(last));
         while self.asked.len() < PARCELS
-            && let Some(place) = next
+            && let Some(position) = next
         {
-            self.asked.push_back((place, ask(place)));
-            next = header.place_after(place);
+            self.asked.push_back((position, ask(position)));
+            next = header.position_after(position);
         }
     }
 
     /// Waits for the first one.
     async fn next(&mut self) -> Result<CopyParcel, AttemptError> {
         let again = AttemptError::Again;
-        let Some((place, parcel)) = self.asked.pop_front() else {
+        let Some((position, parcel)) = self.asked.pop_front() else {
             return Err(again("no parcel was asked for".to_owned()));
         };
         let answer = parcel.await.map_err(|error| again(error.to_string()))?;
         let answer = answer.map_err(|_| again("no parcel has come in time".to_owned()))?;
         match answer.map_err(|error| again(error.to_string()))? {
-            PlacedAnswer::Parcel(MessageBytes(bytes)) => Ok(CopyParcel { place, bytes }),
+            PlacedAnswer::Parcel(MessageBytes(bytes)) => Ok(CopyParcel { position, bytes }),
             _ => Err(again("another node answers with something else".to_owned())),
         }
     }
@@ -262,14 +262,14 @@ impl PlacedService {
             self.runtime.spawn(tokio::time::timeout(PARCEL_TIMEOUT, answer))
         };
         let mut ahead = ParcelsAhead::default();
-        while let Some(place) = import.next() {
+        while let Some(position) = import.next() {
             let progress = import.progress();
             order.status.bytes.store(progress.bytes, Ordering::Relaxed);
             order.status.received.store(progress.received, Ordering::Relaxed);
             if is_cancelled() {
                 return Err(AttemptError::Refused("it is not wanted any more".to_owned()));
             }
-            ahead.ask(import.header(), place, ask);
+            ahead.ask(import.header(), position, ask);
             let parcel = ahead.next().await?;
             let (cluster, source) = (Arc::clone(&self.cluster), Arc::clone(&self.source));
             let taken = blocking(move || {
@@ -308,20 +308,20 @@ mod tests {
     #[tokio::test]
     async fn parcels_are_asked_for_before_those_of_before_are_taken() {
         let (header, mut ahead, mut asked) = (header(&[10, 3, 2]), ParcelsAhead::default(), Vec::new());
-        let mut place = header.first_place();
+        let mut position = header.first_position();
         let mut came = Vec::new();
-        while let Some(ParcelPosition { run, offset }) = place {
-            ahead.ask(&header, ParcelPosition { run, offset }, |place| {
-                asked.push((place.run, place.offset));
-                let bytes = MessageBytes(vec![place.run as u8, place.offset as u8]);
+        while let Some(ParcelPosition { run, offset }) = position {
+            ahead.ask(&header, ParcelPosition { run, offset }, |position| {
+                asked.push((position.run, position.offset));
+                let bytes = MessageBytes(vec![position.run as u8, position.offset as u8]);
                 tokio::spawn(async move { Ok(Ok(PlacedAnswer::Parcel(bytes))) })
             });
             let left = 15 - came.len();
             assert_eq!(asked.len() - came.len(), PARCELS.min(left), "on their way at {run} {offset}");
             let parcel = ahead.next().await.unwrap_or_else(|_| panic!("the parcel at {run} {offset} comes"));
-            assert_eq!(parcel.bytes, [parcel.place.run as u8, parcel.place.offset as u8]);
-            came.push((parcel.place.run, parcel.place.offset));
-            place = header.place_after(ParcelPosition { run, offset });
+            assert_eq!(parcel.bytes, [parcel.position.run as u8, parcel.position.offset as u8]);
+            came.push((parcel.position.run, parcel.position.offset));
+            position = header.position_after(ParcelPosition { run, offset });
         }
         let all = [(10, 0), (3, 1), (2, 2)].map(|(parcels, run)| (0..parcels).map(move |at| (run, at)));
         let all: Vec<(u32, u64)> = all.into_iter().flatten().collect();
@@ -331,8 +331,8 @@ mod tests {
     #[tokio::test]
     async fn parcels_of_a_run_that_is_here_are_given_up() {
         let (header, mut ahead) = (header(&[2, 3, 2]), ParcelsAhead::default());
-        let ask = |place: ParcelPosition| {
-            let bytes = MessageBytes(vec![place.run as u8, place.offset as u8]);
+        let ask = |position: ParcelPosition| {
+            let bytes = MessageBytes(vec![position.run as u8, position.offset as u8]);
             tokio::spawn(async move { Ok(Ok(PlacedAnswer::Parcel(bytes))) })
         };
         for run in [0, 2] {

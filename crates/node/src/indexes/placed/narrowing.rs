@@ -62,6 +62,25 @@ pub(super) struct UsableIndex {
     pub ordered: Option<usize>,
 }
 
+/// Query for entries of all slices of an index.
+#[derive(Clone, Copy)]
+pub(super) struct SliceQuery<'q> {
+    pub index: &'q UsableIndex,
+    /// Buckets whose documents are queried.
+    pub within: &'q [BucketId],
+    /// Maximum number of entries.
+    pub limit: usize,
+    /// Time for which copies that are not fresh are waited for; `None` if they need not be.
+    pub fresh_timeout: Option<Duration>,
+}
+
+impl SliceQuery<'_> {
+    /// Time by which the copies have to answer.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.fresh_timeout.unwrap_or(COPY_TIMEOUT)
+    }
+}
+
 /// Question for entries of all slices.
 struct SlicesScan<'s> {
     ranges: &'s [KeyRange],
@@ -99,7 +118,7 @@ pub(super) struct FirstEntries {
 pub(super) enum ScannedSlices {
     /// All of them, and the buckets of which some may be missing.
     Entries(ScannedEntries, Vec<BucketId>),
-    /// There are more than the query may have.
+    /// More than the query may have.
     TooMany,
 }
 
@@ -162,11 +181,12 @@ impl PlacedIndexes {
         let limit = usize::try_from(candidates_max(plan)?).unwrap_or(usize::MAX).min(SOUGHT_MAX);
         let usable = self.usable(service, plan, named)?;
         let Some(index) = service.wait_for_fewest(usable, within, limit) else { return Ok(None) };
-        let patience = patience(plan);
+        let fresh_timeout = fresh_timeout(plan);
+        let query = SliceQuery { index: &index, within, limit, fresh_timeout };
         if named.is_some()
             && let Some((first, components)) = first.zip(index.ordered)
         {
-            let found = service.wait_for_first(&index, within, first, components, limit, patience);
+            let found = service.wait_for_first(query, first, components);
             let found = found.map_err(|error| match error {
                 Error::BadRequest(_) => error,
                 error => index.not_ready(&error),
@@ -175,7 +195,7 @@ impl PlacedIndexes {
                 return Ok(Some(found.scope(&index.definition, within, first)));
             }
         }
-        let (entries, missing) = match service.wait_for_slices(&index, within, limit, patience) {
+        let (entries, missing) = match service.wait_for_slices(query) {
             Ok(ScannedSlices::Entries(entries, missing)) => (entries, missing),
             Ok(ScannedSlices::TooMany) if named.is_none() => return Ok(None),
             Ok(ScannedSlices::TooMany) => return Err(index.too_many(limit)),
@@ -192,7 +212,7 @@ impl PlacedIndexes {
             return Ok(None);
         }
         // What a copy lacks must not show: it may have no more than values of before.
-        let mut covering = patience.and_then(|_| CoveringEntries::new(&index.definition));
+        let mut covering = fresh_timeout.and_then(|_| CoveringEntries::new(&index.definition));
         if let Some(covering) = &mut covering {
             let own = entries.iter().filter(|(_, document, _)| queried.has(document));
             own.for_each(|(key, document, _)| covering.push(key, document));
@@ -307,7 +327,8 @@ impl PlacedService {
         for index in usable {
             let page = count_max.saturating_add(1);
             let scan = SlicesScan { ranges: &index.ranges, page, count_max, count: true };
-            let counted = self.scan_pages(&index, within, &scan, None, deadline).await;
+            let query = SliceQuery { index: &index, within, limit, fresh_timeout: None };
+            let counted = self.scan_pages(query, &scan, deadline).await;
             match counted.ok().filter(|pages| !pages.is_over) {
                 Some(pages) => {
                     fewest = Some(index);
@@ -323,36 +344,25 @@ impl PlacedService {
     }
 
     /// [`PlacedService::scan_slices`] on a thread of the pool: while it waits for copies, which may be
-    /// behind or on nodes that do not answer, others have its place.
+    /// behind or on nodes that do not answer, others have its slot.
     ///
     /// # Errors
     /// Those of [`PlacedService::scan_slices`].
-    pub fn wait_for_slices(
-        self: &Arc<Self>,
-        index: &UsableIndex,
-        within: &[BucketId],
-        limit: usize,
-        patience: Option<Duration>,
-    ) -> Result<ScannedSlices, Error> {
-        wait_without_slot(|| self.runtime.block_on(self.scan_slices(index, within, limit, patience)))
+    pub fn wait_for_slices(self: &Arc<Self>, query: SliceQuery<'_>) -> Result<ScannedSlices, Error> {
+        wait_without_slot(|| self.runtime.block_on(self.scan_slices(query)))
     }
 
     /// Entries of all slices that have documents of some buckets, of one moment of the cluster.
     ///
     /// # Errors
     /// No copy of a slice answers in time; the cluster has changed meanwhile.
-    async fn scan_slices(
-        self: &Arc<Self>,
-        index: &UsableIndex,
-        within: &[BucketId],
-        limit: usize,
-        patience: Option<Duration>,
-    ) -> Result<ScannedSlices, Error> {
-        let deadline = Instant::now() + patience.unwrap_or(COPY_TIMEOUT);
+    async fn scan_slices(self: &Arc<Self>, query: SliceQuery<'_>) -> Result<ScannedSlices, Error> {
+        let SliceQuery { index, limit, .. } = query;
+        let deadline = query.deadline();
         let mut page = FIRST.min(limit);
         loop {
             let scan = SlicesScan { ranges: &index.ranges, page, count_max: limit, count: false };
-            let pages = self.scan_pages(index, within, &scan, patience, deadline).await?;
+            let pages = self.scan_pages(query, &scan, deadline).await?;
             if pages.ends.is_empty() && !pages.is_over {
                 return Ok(ScannedSlices::Entries(pages.entries, pages.missing));
             }
@@ -371,34 +381,29 @@ impl PlacedService {
     /// Those of [`PlacedService::scan_slices`]; too many documents have no place in the order.
     pub fn wait_for_first(
         self: &Arc<Self>,
-        index: &UsableIndex,
-        within: &[BucketId],
+        query: SliceQuery<'_>,
         first: usize,
         components: usize,
-        limit: usize,
-        patience: Option<Duration>,
     ) -> Result<Option<FirstEntries>, Error> {
-        let found = self.scan_first(index, within, first, components, limit, patience);
+        let found = self.scan_first(query, first, components);
         wait_without_slot(|| self.runtime.block_on(found))
     }
 
     async fn scan_first(
         self: &Arc<Self>,
-        index: &UsableIndex,
-        within: &[BucketId],
+        query: SliceQuery<'_>,
         first: usize,
         components: usize,
-        limit: usize,
-        patience: Option<Duration>,
     ) -> Result<Option<FirstEntries>, Error> {
-        let deadline = Instant::now() + patience.unwrap_or(COPY_TIMEOUT);
+        let SliceQuery { index, limit, .. } = query;
+        let deadline = query.deadline();
         let all = SlicesScan {
             ranges: &index.ranges,
             page: limit.saturating_add(1),
             count_max: limit,
             count: true,
         };
-        if !self.scan_pages(index, within, &all, patience, deadline).await?.is_over {
+        if !self.scan_pages(query, &all, deadline).await?.is_over {
             return Ok(None);
         }
         let overflow = overflow_range();
@@ -407,10 +412,10 @@ impl PlacedService {
         // Slices have about as many entries each; those beyond the shortest page are cut off.
         let page = (first.saturating_mul(2) / index.slices.max(1)).max(FIRST_MIN).min(first);
         let scan = SlicesScan { ranges: &ranges, page, count_max: usize::MAX, count: false };
-        let mut pages = self.scan_pages(index, within, &scan, patience, deadline).await?;
+        let mut pages = self.scan_pages(query, &scan, deadline).await?;
         let of_many = [overflow];
         let scan = SlicesScan { ranges: &of_many, page: SOUGHT_MAX, count_max: SOUGHT_MAX, count: false };
-        let others = self.scan_pages(index, within, &scan, patience, deadline).await?;
+        let others = self.scan_pages(query, &scan, deadline).await?;
         if others.is_over || !others.ends.is_empty() {
             return Err(too_many_others(&index.definition));
         }
@@ -427,12 +432,11 @@ impl PlacedService {
     /// No copy of a slice answers in time; the cluster has changed meanwhile.
     async fn scan_pages(
         self: &Arc<Self>,
-        index: &UsableIndex,
-        within: &[BucketId],
+        query: SliceQuery<'_>,
         scan: &SlicesScan<'_>,
-        patience: Option<Duration>,
         deadline: Instant,
     ) -> Result<SlicePages, Error> {
+        let SliceQuery { index, within, fresh_timeout, .. } = query;
         loop {
             let mut asked = JoinSet::new();
             for slice in 0..index.slices {
@@ -449,7 +453,7 @@ impl PlacedService {
                     from: None,
                     limit: scan.page as u64,
                     count: scan.count,
-                    patience_ms: patience.map(|_| 0),
+                    timeout_ms: fresh_timeout.map(|_| 0),
                 };
                 let service = Arc::clone(self);
                 asked.spawn(async move { service.scan_slice(question, deadline).await });
@@ -470,7 +474,7 @@ impl PlacedService {
                 }
             }
             let is_fresh =
-                patience.is_none() || versions.iter().all(|version| self.cluster.confirms(*version));
+                fresh_timeout.is_none() || versions.iter().all(|version| self.cluster.confirms(*version));
             if is_fresh && versions.len() <= 1 {
                 return Ok(pages);
             }
@@ -494,10 +498,10 @@ impl PlacedService {
             let is_last = number + 1 == copies.len();
             let until = if is_last { left } else { left / 2 };
             // The answer takes its time, too.
-            let patience = until * 3 / 4;
+            let timeout = until * 3 / 4;
             let scan = CopyScan {
                 copy: copy.id,
-                patience_ms: scan.patience_ms.map(|_| patience.as_millis() as u64),
+                timeout_ms: scan.timeout_ms.map(|_| timeout.as_millis() as u64),
                 ..scan.clone()
             };
             let asked = self.cluster.ask(copy.node, PlacedQuestion::Scan(scan));
@@ -528,7 +532,7 @@ impl PlacedService {
 }
 
 /// Time for which a query waits for copies that are fresh; `None` if they need not be.
-fn patience(plan: &Plan) -> Option<Duration> {
+fn fresh_timeout(plan: &Plan) -> Option<Duration> {
     match plan.query.parameters.get("index.consistency").map(|value| value.trim()) {
         Some("eventual") => None,
         _ => Some(plan.timeout / 2),

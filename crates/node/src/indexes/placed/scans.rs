@@ -48,9 +48,9 @@ impl PlacedService {
         let missing = || Error::Unsettled(format!("copy {} of {} is not here", scan.copy.0, scan.slice));
         let (copy, slice) = (scan.copy, scan.slice);
         let found = self.look(move |copies| copies.readable(copy, slice)).await?.ok_or_else(missing)?;
-        let (version, missing) = match scan.patience_ms {
-            Some(patience) => {
-                let deadline = Instant::now() + Duration::from_millis(patience);
+        let (version, missing) = match scan.timeout_ms {
+            Some(timeout) => {
+                let deadline = Instant::now() + Duration::from_millis(timeout);
                 self.wait_until_fresh(copy, slice, deadline).await?
             }
             None => {

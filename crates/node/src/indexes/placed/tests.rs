@@ -438,7 +438,7 @@ fn a_copy(cluster: &PlacedTestCluster) -> (SliceId, PlacedCopy, Arc<PlacedServic
 }
 
 /// A scan of a whole copy.
-fn whole_scan(slice: SliceId, copy: &PlacedCopy, patience_ms: Option<u64>) -> CopyScan {
+fn whole_scan(slice: SliceId, copy: &PlacedCopy, timeout_ms: Option<u64>) -> CopyScan {
     CopyScan {
         slice,
         copy: copy.id,
@@ -446,7 +446,7 @@ fn whole_scan(slice: SliceId, copy: &PlacedCopy, patience_ms: Option<u64>) -> Co
         from: None,
         limit: 10_000,
         count: false,
-        patience_ms,
+        timeout_ms,
     }
 }
 

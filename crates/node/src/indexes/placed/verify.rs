@@ -294,9 +294,8 @@ impl PlacedService {
         part: &ComparedPart,
     ) -> Result<DocumentKeys, Error> {
         let ComparedPart { bucket, apart, after, until } = part.clone();
-        let patience_ms = CATCH_UP_TIMEOUT.as_millis() as u64;
-        let records =
-            CopyRecords { slice: slice.id, copy: copy.id, bucket, apart, after, until, patience_ms };
+        let timeout_ms = CATCH_UP_TIMEOUT.as_millis() as u64;
+        let records = CopyRecords { slice: slice.id, copy: copy.id, bucket, apart, after, until, timeout_ms };
         let asked = self.cluster.ask(copy.node, PlacedQuestion::Records(records));
         let silent = |_| Error::IndexNotReady(format!("node {} has not answered in time", copy.node));
         match tokio::time::timeout(CATCH_UP_TIMEOUT * 2, asked).await.map_err(silent)?? {
@@ -317,7 +316,7 @@ impl PlacedService {
         let missing = || Error::Unsettled(format!("copy {} of {} is not here", asked.copy.0, asked.slice));
         let (copy, slice) = (asked.copy, asked.slice);
         let found = self.look(move |copies| copies.readable(copy, slice)).await?.ok_or_else(missing)?;
-        let deadline = Instant::now() + Duration::from_millis(asked.patience_ms);
+        let deadline = Instant::now() + Duration::from_millis(asked.timeout_ms);
         let (_, missing) = self.wait_until_fresh(copy, slice, deadline).await?;
         if missing.contains(&asked.bucket) {
             return Err(Error::IndexNotReady(format!("copy {} of an index is behind", asked.copy.0)));

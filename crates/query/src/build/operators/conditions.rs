@@ -1,7 +1,7 @@
 //! Operators that are conditions.
 
 use super::{KILOMETRES_PER_DEGREE, OperatorCall};
-use crate::build::{Built, ItemBuilder, NO_USER_QUERY};
+use crate::build::{BuildResult, ItemBuilder, NO_USER_QUERY};
 use crate::item::{NEAR_DISTANCE, TARGET_HITS};
 use crate::number_text::in_order;
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
@@ -10,12 +10,12 @@ use crate::{
 };
 
 /// `rank(a, b)`
-pub(super) fn rank(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn rank(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     Ok(QueryItem::Rank(builder.children(call)?))
 }
 
 /// `labeled(a, "name", 2.5)`
-pub(super) fn labeled(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn labeled(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let [item, label, score] = call.arguments else {
         return Err(SyntaxFault::new(call.at, format!("for example: {}", call.operator.example)));
     };
@@ -27,7 +27,7 @@ pub(super) fn labeled(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Bui
 }
 
 /// `weakAnd(a, b)`
-pub(super) fn weak_and(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn weak_and(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     Ok(QueryItem::WeakAnd {
         children: builder.children(call)?,
         target_hits: builder.target_hits(call.scope)?.unwrap_or(TARGET_HITS),
@@ -36,7 +36,7 @@ pub(super) fn weak_and(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Bu
 }
 
 /// `nonEmpty(condition)`
-pub(super) fn non_empty(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn non_empty(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let mut item = builder.item(&call.arguments[0], call.scope)?;
     if let QueryItem::Text(text) = &mut item {
         // Punctuation alone is no word either.
@@ -49,7 +49,7 @@ pub(super) fn non_empty(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> B
 }
 
 /// `userInput(@text)`
-pub(super) fn user_input(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn user_input(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let field = builder.string(call.scope, "defaultIndex")?;
     // Inside `sameElement`, words without a field are those of the element itself.
     let default_field = if call.scope.in_element { "" } else { builder.context.default_field };
@@ -62,7 +62,7 @@ pub(super) fn user_input(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> 
 }
 
 /// `userQuery()`. Without words it is left out of the conditions beside it.
-pub(super) fn user_query(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn user_query(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let allow_empty = builder.flag(call.scope, "allowEmpty", true)?;
     let text = match builder.context.user_query {
         Some(text) => text,
@@ -82,7 +82,7 @@ pub(super) fn user_query(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> 
 }
 
 /// `geoBoundingBox(place, south, west, north, east)`
-pub(super) fn geo_bounding_box(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn geo_bounding_box(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let (south, west) = builder.coordinates(&call.arguments[1], &call.arguments[2])?;
     let (north, east) = builder.coordinates(&call.arguments[3], &call.arguments[4])?;
     let corners = [south, west, north, east];
@@ -91,7 +91,7 @@ pub(super) fn geo_bounding_box(builder: &ItemBuilder<'_>, call: &OperatorCall<'_
 }
 
 /// `range(year, 2000, 2010)`
-pub(super) fn range(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn range(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let bounds = builder.string(call.scope, "bounds")?.unwrap_or_else(|| "closed".to_owned());
     let (left_open, right_open) = match bounds.to_ascii_lowercase().as_str() {
         "closed" => (false, false),
@@ -106,7 +106,7 @@ pub(super) fn range(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built
             ));
         }
     };
-    let bound = |node: &SyntaxNode, open: bool| -> Built<RangeBound> {
+    let bound = |node: &SyntaxNode, open: bool| -> BuildResult<RangeBound> {
         let number = builder.number(node)?;
         Ok(if open { RangeBound::Exclusive(number) } else { RangeBound::Inclusive(number) })
     };
@@ -127,7 +127,10 @@ pub(super) fn range(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built
 }
 
 /// `wand`, `dotProduct` and `weightedSet` of a field and `{"a": 1, "b": 2}`
-pub(super) fn weighted_operator(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn weighted_operator(
+    builder: &ItemBuilder<'_>,
+    call: &OperatorCall<'_>,
+) -> BuildResult<QueryItem> {
     let weights = builder.weighted(&call.arguments[1], call.operator.example)?;
     let mut tokens = Vec::with_capacity(weights.len());
     for (token, weight) in weights {
@@ -152,7 +155,7 @@ pub(super) fn weighted_operator(builder: &ItemBuilder<'_>, call: &OperatorCall<'
 }
 
 /// `nearestNeighbor(embedding, q)`
-pub(super) fn nearest_neighbor(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn nearest_neighbor(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     if let (Some(_), Some(total)) =
         (call.scope.annotation("targetHits"), call.scope.annotation("totalTargetHits"))
     {
@@ -177,7 +180,7 @@ pub(super) fn nearest_neighbor(builder: &ItemBuilder<'_>, call: &OperatorCall<'_
 }
 
 /// `geoLocation(place, 63.5, 10.5, "200 km")`
-pub(super) fn geo_location(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn geo_location(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let radius = builder.text(&call.arguments[3])?.text;
     let radius_km = kilometres(&radius).ok_or_else(|| {
         let units = "units are km, m, miles, mi, deg, d";
@@ -198,7 +201,7 @@ pub(super) fn geo_location(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -
 
 /// `predicate(conditions, {"gender": "female"}, {"age": 20})`, with attributes of some of 64 subqueries in
 /// maps: `{"0x3": {"gender": "female"}, "[0, 5]": {"country": "no"}}`
-pub(super) fn predicate(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn predicate(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let (mut attributes, mut ranges) = (Vec::new(), Vec::new());
     each_attribute(call, &call.arguments[1], &mut |name, value, subqueries| {
         let value = builder.text(value)?.text;
@@ -221,10 +224,14 @@ pub(super) fn predicate(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> B
 }
 
 /// Receives the name and a value of an attribute, and its subqueries.
-type AttributeVisitor<'v> = dyn FnMut(String, &SyntaxNode, u64) -> Built<()> + 'v;
+type AttributeVisitor<'v> = dyn FnMut(String, &SyntaxNode, u64) -> BuildResult<()> + 'v;
 
 /// Visits the values in a map of attributes; `0`, `void` and `null` stand for an empty one.
-fn each_attribute(call: &OperatorCall<'_>, map: &SyntaxNode, visit: &mut AttributeVisitor<'_>) -> Built<()> {
+fn each_attribute(
+    call: &OperatorCall<'_>,
+    map: &SyntaxNode,
+    visit: &mut AttributeVisitor<'_>,
+) -> BuildResult<()> {
     for (key, value) in attribute_entries(call, map)? {
         let SyntaxForm::Map(_) = &value.form else {
             each_value(key, &value, PredicateAttribute::<()>::ALL_SUBQUERIES, visit)?;
@@ -243,7 +250,7 @@ fn each_attribute(call: &OperatorCall<'_>, map: &SyntaxNode, visit: &mut Attribu
     Ok(())
 }
 
-fn attribute_entries(call: &OperatorCall<'_>, map: &SyntaxNode) -> Built<Vec<(String, SyntaxNode)>> {
+fn attribute_entries(call: &OperatorCall<'_>, map: &SyntaxNode) -> BuildResult<Vec<(String, SyntaxNode)>> {
     match &map.form {
         SyntaxForm::Map(entries) => Ok(entries.clone()),
         SyntaxForm::Number(QueryNumber::Integer(0)) => Ok(Vec::new()),
@@ -262,7 +269,7 @@ fn each_value(
     value: &SyntaxNode,
     subqueries: u64,
     visit: &mut AttributeVisitor<'_>,
-) -> Built<()> {
+) -> BuildResult<()> {
     match &value.form {
         SyntaxForm::List(values) => {
             values.iter().try_for_each(|value| visit(name.clone(), value, subqueries))

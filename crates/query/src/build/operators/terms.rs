@@ -1,7 +1,7 @@
 //! Operators that follow `contains`, or replace a term.
 
 use super::OperatorCall;
-use crate::build::{AnnotationScope, Built, ItemBuilder};
+use crate::build::{AnnotationScope, BuildResult, ItemBuilder};
 use crate::item::NEAR_DISTANCE;
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{PhraseWord, QueryItem, QueryNumber, TermMatch, TextSyntax};
@@ -10,7 +10,7 @@ use crate::{PhraseWord, QueryItem, QueryNumber, TermMatch, TextSyntax};
 const PHRASES_MAX: usize = 64;
 
 /// `phrase("new", "york")`; its parts may be phrases and alternatives
-pub(super) fn phrase(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn phrase(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let mut phrases = vec![Vec::new()];
     for node in call.arguments {
         let parts = phrase_parts(builder, call, node)?;
@@ -42,7 +42,7 @@ fn phrase_parts(
     builder: &ItemBuilder<'_>,
     call: &OperatorCall<'_>,
     node: &SyntaxNode,
-) -> Built<Vec<Vec<PhraseWord>>> {
+) -> BuildResult<Vec<Vec<PhraseWord>>> {
     let wrong = || SyntaxFault::new(node.at, format!("expected a word here, found {}", node.describe()));
     let SyntaxForm::Call(name, _) = &node.form else {
         let matching = builder.matching(&call.scope.inside(node))?;
@@ -66,9 +66,9 @@ fn phrase_parts(
 }
 
 /// `equiv("car", "automobile")`
-pub(super) fn equiv(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn equiv(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let words = call.arguments.iter().map(|word| builder.word(call.field, word, call.scope));
-    let words = words.collect::<Built<_>>()?;
+    let words = words.collect::<BuildResult<_>>()?;
     Ok(QueryItem::Equiv {
         field: call.field.to_owned(),
         words,
@@ -77,7 +77,7 @@ pub(super) fn equiv(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built
 }
 
 /// `alternatives({"sneakers": 1.0, "shoes": 0.7})`
-pub(super) fn alternatives(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn alternatives(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let words = builder.weighted(&call.arguments[0], call.operator.example)?;
     let annotations = builder.annotations(call.scope)?;
     Ok(QueryItem::Alternatives { field: call.field.to_owned(), words, annotations })
@@ -88,7 +88,7 @@ pub(super) fn alternatives(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -
 const EDITS_MAX: u32 = 1000;
 
 /// `fuzzy("word")`
-pub(super) fn fuzzy(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn fuzzy(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let matching = TermMatch::Fuzzy {
         max_edit_distance: builder.count_up_to(call.scope, "maxEditDistance", EDITS_MAX)?.unwrap_or(2),
         prefix_length: builder.count(call.scope, "prefixLength")?.unwrap_or(0),
@@ -98,22 +98,22 @@ pub(super) fn fuzzy(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built
 }
 
 /// `prefix("wor")`
-pub(super) fn prefix(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn prefix(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     term(builder, call, TermMatch::Prefix)
 }
 
 /// `suffix("ord")`
-pub(super) fn suffix(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn suffix(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     term(builder, call, TermMatch::Suffix)
 }
 
 /// `substring("or")`
-pub(super) fn substring(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn substring(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     term(builder, call, TermMatch::Substring)
 }
 
 /// `uri("example.org/page")`
-pub(super) fn uri(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn uri(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let end = call.scope.annotation("endAnchor").map(|_| builder.flag(call.scope, "endAnchor", false));
     let matching =
         TermMatch::Uri { start: builder.flag(call.scope, "startAnchor", false)?, end: end.transpose()? };
@@ -121,18 +121,18 @@ pub(super) fn uri(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<Q
 }
 
 /// The only argument, as a term.
-fn term(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>, matching: TermMatch) -> Built<QueryItem> {
+fn term(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>, matching: TermMatch) -> BuildResult<QueryItem> {
     let (text, annotations) = (builder.text(&call.arguments[0])?, builder.annotations(call.scope)?);
     Ok(QueryItem::Term { field: call.field.to_owned(), text, matching, annotations })
 }
 
 /// `text("some words")`
-pub(super) fn text(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn text(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     builder.user_text(call.field, &call.arguments[0], call.scope, TextSyntax::None)
 }
 
 /// `near("web", "search")`, and `onear`, which requires the given order
-pub(super) fn near(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn near(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let (mut words, mut excluded) = (Vec::new(), Vec::new());
     for argument in call.arguments {
         match &argument.form {
@@ -168,10 +168,10 @@ pub(super) fn near(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<
 }
 
 /// `sameElement(name contains "Joe", year < 1940)`
-pub(super) fn same_element(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Built<QueryItem> {
+pub(super) fn same_element(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
     let inside = &AnnotationScope { in_element: true, ..*call.scope };
     let mut children =
-        call.arguments.iter().map(|child| builder.item(child, inside)).collect::<Built<Vec<_>>>()?;
+        call.arguments.iter().map(|child| builder.item(child, inside)).collect::<BuildResult<Vec<_>>>()?;
     // Negated arguments are combined with the others like operands of `and`.
     if children.len() > 1 && children.iter().any(|child| matches!(child, QueryItem::Not { .. })) {
         children = vec![builder.and(call.arguments, inside)?];
@@ -202,7 +202,7 @@ pub(super) fn same_element(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -
 
 impl ItemBuilder<'_> {
     /// A word, phrase or equivalents inside another term operator.
-    fn word(&self, field: &str, node: &SyntaxNode, scope: &AnnotationScope<'_>) -> Built<QueryItem> {
+    fn word(&self, field: &str, node: &SyntaxNode, scope: &AnnotationScope<'_>) -> BuildResult<QueryItem> {
         if let SyntaxForm::Call(name, _) = &node.form {
             let allowed = ["phrase", "equiv", "alternatives", "fuzzy", "prefix", "substring", "suffix"];
             if !allowed.iter().any(|word| name.eq_ignore_ascii_case(word)) {

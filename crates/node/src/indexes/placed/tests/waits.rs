@@ -14,7 +14,7 @@ use millrace_keys::KeyRange;
 use millrace_model::BusyCores;
 use millrace_store::ViewScope;
 
-use super::super::narrowing::{ScannedSlices, UsableIndex};
+use super::super::narrowing::{ScannedSlices, SliceQuery, UsableIndex};
 use super::super::service::PlacedService;
 use super::{
     DOCUMENT_NODES, PlacedTestCluster, STEP_TIMEOUT, TestNode, a_copy, defined, entries, run, settled, state,
@@ -118,7 +118,7 @@ fn scans_that_wait_for_a_change_of_copies_stop_no_other_task() {
         let (cluster, expected) = settled().await;
         let (slice, copy, service) = a_copy(&cluster);
         let change = LongChange::begin(&service);
-        let scan = |patience_ms| whole_scan(slice, &copy, patience_ms);
+        let scan = |timeout_ms| whole_scan(slice, &copy, timeout_ms);
         let scans: Vec<_> = (0..8)
             .map(|number| {
                 let (service, scan) = (Arc::clone(&service), scan((number % 2 == 0).then_some(60_000)));
@@ -156,7 +156,12 @@ fn a_query_that_waits_for_copies_leaves_its_place_to_others() {
         let (begun, begins) = mpsc::channel();
         let query = move || {
             begun.send(()).expect("the test waits for it");
-            service.wait_for_slices(&index, &[BucketId::ROOT], 10_000, Some(STEP_TIMEOUT))
+            service.wait_for_slices(SliceQuery {
+                index: &index,
+                within: &[BucketId::ROOT],
+                limit: 10_000,
+                fresh_timeout: Some(STEP_TIMEOUT),
+            })
         };
         let querying = Arc::clone(&pool);
         let query =

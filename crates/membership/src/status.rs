@@ -17,9 +17,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Time since which coordination does not answer; `None` while it does.
 #[derive(Default)]
-pub(crate) struct CoordinationReach(Mutex<Option<Instant>>);
+pub(crate) struct CoordinationOutage(Mutex<Option<Instant>>);
 
-impl CoordinationReach {
+impl CoordinationOutage {
     /// Records the outcome of a request.
     pub(crate) fn note<T>(&self, outcome: &Result<T, millrace_coordination::Error>) {
         let mut since = self.0.lock();
@@ -39,7 +39,7 @@ impl ClusterMembership {
     /// Time for which coordination has not answered; `None`: it answered the last request, about once a
     /// second.
     pub fn coordination_lost_for(&self) -> Option<Duration> {
-        self.shared().reach.lost_for()
+        self.shared().outage.lost_for()
     }
 
     /// Warnings for operators: what is wrong with coordination, as far as this node sees, which has a

@@ -1,4 +1,4 @@
-//! Figures of a node that are read when metrics are requested.
+//! Gauges and histograms of a node that are read when metrics are requested.
 
 use millrace_store::StoreStatus;
 

@@ -1,10 +1,10 @@
-//! A node's figures about its part in a cluster.
+//! A node's statistics about its part in a cluster.
 
 use millrace_cluster::{ClusterState, NodeKey};
 use millrace_content::{ContentNode, IncomingTransfer};
 use millrace_membership::{
-    BucketFigures, ClusterMembership, IdealFigures, NodeFigures, OperationFigures, PaceFigures,
-    TransferFigures,
+    BucketStats, ClusterMembership, IdealStateStats, NodeStats, OperationStats, TransferRateStats,
+    TransferStats,
 };
 use millrace_node::Node;
 use millrace_replication::distributor::{OperationProgress, OperationView};
@@ -15,36 +15,36 @@ use crate::cluster::JoinedPart;
 const OPERATIONS: usize = 20;
 
 /// Collects the state of the node's data and its transfers.
-pub fn figures(node: &Node, membership: &ClusterMembership, part: &JoinedPart) -> NodeFigures {
+pub fn stats(node: &Node, membership: &ClusterMembership, part: &JoinedPart) -> NodeStats {
     let status = node.store().status();
-    let mut figures = NodeFigures {
+    let mut stats = NodeStats {
         name: membership.settings().name.clone(),
         key: membership.key(),
-        buckets: BucketFigures {
+        buckets: BucketStats {
             owned: 0,
             replicas: status.replicas as u64,
             incomplete: status.incomplete_replicas as u64,
         },
         documents: status.documents,
         bytes: status.segment_bytes + status.tail_bytes,
-        ..NodeFigures::default()
+        ..NodeStats::default()
     };
     if let Some(part) = part.get() {
-        add_part(&mut figures, part);
+        add_part(&mut stats, part);
         let state = membership.states().borrow().clone();
-        figures.divided_groups = state.as_ref().map_or(0, |state| state.spread().groups().count() as u64);
+        stats.divided_groups = state.as_ref().map_or(0, |state| state.spread().groups().count() as u64);
         let incoming = part.incoming();
-        let transfers = incoming.iter().map(|of| transfer(of, &figures.name, state.as_deref()));
-        figures.transfers = transfers.collect();
+        let transfers = incoming.iter().map(|of| transfer(of, &stats.name, state.as_deref()));
+        stats.transfers = transfers.collect();
     }
-    figures
+    stats
 }
 
-fn add_part(figures: &mut NodeFigures, part: &ContentNode) {
-    let of_buckets = part.figures();
-    (figures.version, figures.confirmed) = part.acting_version();
-    figures.buckets.owned = of_buckets.buckets;
-    figures.ideal = IdealFigures {
+fn add_part(stats: &mut NodeStats, part: &ContentNode) {
+    let of_buckets = part.metrics();
+    (stats.version, stats.confirmed) = part.acting_version();
+    stats.buckets.owned = of_buckets.buckets;
+    stats.ideal = IdealStateStats {
         distance: of_buckets.distance,
         unknown: of_buckets.unknown,
         too_few: of_buckets.too_few,
@@ -53,20 +53,23 @@ fn add_part(figures: &mut NodeFigures, part: &ContentNode) {
         misplaced: of_buckets.misplaced,
     };
     let throttle = part.throttle();
-    figures.pace =
-        PaceFigures { bytes_per_second: throttle.speed(), limit: throttle.limit(), bytes: throttle.moved() };
+    stats.pace = TransferRateStats {
+        bytes_per_second: throttle.speed(),
+        limit: throttle.limit(),
+        bytes: throttle.moved(),
+    };
     let mut operations = part.operations();
-    figures.operations_count = operations.len() as u64;
+    stats.operations_count = operations.len() as u64;
     // Running operations first, then failed ones, then waiting ones.
     operations.sort_by_key(|operation| match operation.progress {
         OperationProgress::Pending => 2,
         OperationProgress::Delayed => 1,
         _ => 0,
     });
-    figures.operations = operations.into_iter().take(OPERATIONS).map(operation).collect();
+    stats.operations = operations.into_iter().take(OPERATIONS).map(operation).collect();
 }
 
-fn operation(view: OperationView) -> OperationFigures {
+fn operation(view: OperationView) -> OperationStats {
     let progress = match view.progress {
         OperationProgress::Pending => "pending",
         OperationProgress::Delayed => "delayed",
@@ -76,7 +79,7 @@ fn operation(view: OperationView) -> OperationFigures {
         OperationProgress::Completing => "completing",
         OperationProgress::Deleting => "deleting",
     };
-    OperationFigures {
+    OperationStats {
         bucket: view.bucket.to_string(),
         reason: view.reason,
         progress: progress.to_owned(),
@@ -84,14 +87,14 @@ fn operation(view: OperationView) -> OperationFigures {
     }
 }
 
-fn transfer(transfer: &IncomingTransfer, to: &str, state: Option<&ClusterState>) -> TransferFigures {
+fn transfer(transfer: &IncomingTransfer, to: &str, state: Option<&ClusterState>) -> TransferStats {
     let name = |key: NodeKey| {
         let known = state.and_then(|state| state.nodes().get(&key)).map(|node| node.name.clone());
         known.unwrap_or_else(|| key.to_string())
     };
     let (done, total) = (transfer.bytes(), transfer.total());
     let rate = done as f64 / transfer.began.elapsed().as_secs_f64().max(0.001);
-    TransferFigures {
+    TransferStats {
         from: name(transfer.from),
         to: to.to_owned(),
         buckets: transfer.buckets(),

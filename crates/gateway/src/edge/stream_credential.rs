@@ -16,9 +16,9 @@ use crate::http::checked;
 /// Time between two looks at the credential of an answer that is being sent.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// The credential of a request that goes on, and the caller that it was admitted as.
+/// The credential of a request that lasts, and the caller that it was admitted as.
 #[derive(Clone)]
-pub(crate) struct StandingCredential {
+pub(crate) struct StreamCredential {
     node: Arc<GatewayState>,
     authorization: Option<HeaderValue>,
     certificate: Option<CertificateHash>,
@@ -30,18 +30,18 @@ pub(crate) struct StandingCredential {
 /// Mark of an answer that ends by itself, with a reason, when the credential of its request is not valid any
 /// more.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ChecksCredential;
+pub(crate) struct SelfCheckedAnswer;
 
-impl StandingCredential {
+impl StreamCredential {
     /// The credential of a request; `None` if the request was admitted without one. A request that this
     /// server makes for another one carries the credential of that one.
     pub(crate) fn from_request<B>(node: &Arc<GatewayState>, request: &Request<B>) -> Option<Self> {
-        if let Some(carried) = request.extensions().get::<StandingCredential>() {
+        if let Some(carried) = request.extensions().get::<StreamCredential>() {
             return Some(carried.clone());
         }
         let caller = request.extensions().get::<Arc<RequestCaller>>()?;
         let peer = request.extensions().get::<ConnectionPeer>();
-        Some(StandingCredential {
+        Some(StreamCredential {
             node: Arc::clone(node),
             authorization: authorization(request.headers()),
             certificate: peer.and_then(|peer| peer.certificate),
@@ -71,7 +71,7 @@ impl StandingCredential {
     /// whole before it is sent, or that checks the credential itself, stays as it is.
     pub(crate) fn guard(self, response: Response) -> Response {
         let is_stream = response.body().size_hint().exact().is_none();
-        if !is_stream || response.extensions().get::<ChecksCredential>().is_some() {
+        if !is_stream || response.extensions().get::<SelfCheckedAnswer>().is_some() {
             return response;
         }
         let mut next = Instant::now() + INTERVAL;

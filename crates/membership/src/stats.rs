@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 /// State of a node's data and its transfers: the answer to `GET /state/v1/cluster` of a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct NodeFigures {
+pub struct NodeStats {
     /// Name of the node.
     pub name: String,
     /// Its key, once it has one.
@@ -16,7 +16,7 @@ pub struct NodeFigures {
     #[serde(default)]
     pub warnings: Vec<String>,
     /// Its buckets.
-    pub buckets: BucketFigures,
+    pub buckets: BucketStats,
     /// Number of groups of the cluster that were too large for one bucket, and have several.
     #[serde(default)]
     pub divided_groups: u64,
@@ -27,23 +27,23 @@ pub struct NodeFigures {
     /// Bytes of its files.
     pub bytes: u64,
     /// Remaining work for the buckets that it owns.
-    pub ideal: IdealFigures,
+    pub ideal: IdealStateStats,
     /// Transfers that it receives now.
-    pub transfers: Vec<TransferFigures>,
+    pub transfers: Vec<TransferStats>,
     /// Transfer rate, in both directions.
     #[serde(default)]
-    pub pace: PaceFigures,
+    pub pace: TransferRateStats,
     /// Number of waiting and running operations on the buckets that it owns.
     #[serde(default)]
     pub operations_count: u64,
     /// The first operations, in the order of buckets.
     #[serde(default)]
-    pub operations: Vec<OperationFigures>,
+    pub operations: Vec<OperationStats>,
 }
 
 /// Transfer rate of a node, in both directions together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PaceFigures {
+pub struct TransferRateStats {
     /// Bytes in the last second.
     pub bytes_per_second: u64,
     /// Limit in bytes per second, for the sake of requests or because of a cap; `None`: unlimited.
@@ -54,7 +54,7 @@ pub struct PaceFigures {
 
 /// An operation on a bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OperationFigures {
+pub struct OperationStats {
     /// Bucket id.
     pub bucket: String,
     /// Reason, for people.
@@ -68,7 +68,7 @@ pub struct OperationFigures {
 
 /// Counts of buckets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BucketFigures {
+pub struct BucketStats {
     /// Buckets whose writes it orders.
     pub owned: u64,
     /// Buckets of which it has a replica.
@@ -79,7 +79,7 @@ pub struct BucketFigures {
 
 /// Distance of buckets from the ideal state, which is all zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IdealFigures {
+pub struct IdealStateStats {
     /// Number of operations known to remain.
     pub distance: u64,
     /// Buckets with fewer replicas than required.
@@ -94,16 +94,16 @@ pub struct IdealFigures {
     pub unknown: u64,
 }
 
-impl IdealFigures {
+impl IdealStateStats {
     /// True if no work remains.
     pub fn is_ideal(&self) -> bool {
-        *self == IdealFigures::default()
+        *self == IdealStateStats::default()
     }
 }
 
 /// Transfer in progress.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct TransferFigures {
+pub struct TransferStats {
     /// Name of the sender.
     pub from: String,
     /// Name of the receiver.

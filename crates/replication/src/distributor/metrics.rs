@@ -86,9 +86,9 @@ pub struct OperationView {
 /// Progress of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationProgress {
-    /// It waits until its nodes have capacity.
+    /// Waiting until its nodes have capacity.
     Pending,
-    /// It failed, and waits for a retry.
+    /// Failed, and waiting for a retry.
     Delayed,
     /// Replicas are being created.
     Creating,
@@ -104,8 +104,8 @@ pub enum OperationProgress {
 
 impl Distributor {
     /// Returns the current metrics.
-    pub fn figures(&self) -> DistributorMetrics {
-        let mut figures = DistributorMetrics {
+    pub fn metrics(&self) -> DistributorMetrics {
+        let mut metrics = DistributorMetrics {
             buckets: self.buckets.len() as u64,
             running: self.upkeep.operations.len() as u64,
             requests: self.requests.slots.len() as u64,
@@ -113,26 +113,26 @@ impl Distributor {
             ..DistributorMetrics::default()
         };
         for bucket in self.buckets.values() {
-            figures.unknown += u64::from(!bucket.open);
-            figures.replicas += bucket.replicas.len() as u64;
-            figures.distance += bucket.distance;
+            metrics.unknown += u64::from(!bucket.open);
+            metrics.replicas += bucket.replicas.len() as u64;
+            metrics.distance += bucket.distance;
         }
         for (_, proposal, status) in self.upkeep.scheduler.operations() {
             match proposal.priority {
-                OperationPriority::TooFewReplicas => figures.too_few += 1,
-                OperationPriority::Diverged => figures.diverged += 1,
-                OperationPriority::Move => figures.misplaced += 1,
-                OperationPriority::Superfluous => figures.too_many += 1,
+                OperationPriority::TooFewReplicas => metrics.too_few += 1,
+                OperationPriority::Diverged => metrics.diverged += 1,
+                OperationPriority::Move => metrics.misplaced += 1,
+                OperationPriority::Superfluous => metrics.too_many += 1,
             }
             match (status, &proposal.action) {
                 (OperationStatus::Running, _) => {}
-                (OperationStatus::Pending, BucketAction::Merge { .. }) => figures.merges_pending += 1,
-                (OperationStatus::Pending, BucketAction::Delete { .. }) => figures.deletions_pending += 1,
-                (OperationStatus::Delayed(_), BucketAction::Merge { .. }) => figures.merges_blocked += 1,
-                (OperationStatus::Delayed(_), BucketAction::Delete { .. }) => figures.deletions_blocked += 1,
+                (OperationStatus::Pending, BucketAction::Merge { .. }) => metrics.merges_pending += 1,
+                (OperationStatus::Pending, BucketAction::Delete { .. }) => metrics.deletions_pending += 1,
+                (OperationStatus::Delayed(_), BucketAction::Merge { .. }) => metrics.merges_blocked += 1,
+                (OperationStatus::Delayed(_), BucketAction::Delete { .. }) => metrics.deletions_blocked += 1,
             }
         }
-        figures
+        metrics
     }
 
     /// All waiting and running operations, ordered by bucket.
