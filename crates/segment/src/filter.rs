@@ -117,6 +117,33 @@ impl SectionFilter {
     }
 }
 
+/// Filter of a section, whose pages are taken out of the cache or the file once each.
+pub struct FilterReader<'a> {
+    segment: &'a SegmentFile,
+    section: usize,
+    /// `None`: the section has no filter.
+    layout: Option<FilterLayout>,
+    pages: Vec<Option<AlignedBuffer>>,
+}
+
+impl FilterReader<'_> {
+    /// Returns false if the section certainly has no version of the document whose id has this hash, not even
+    /// a removal.
+    ///
+    /// # Errors
+    /// The filter cannot be read or is damaged.
+    pub fn may_have(&mut self, id: KeyHash) -> Result<bool, Error> {
+        let Some(layout) = self.layout else { return Ok(true) };
+        let number = id.page(layout.pages);
+        let known = &mut self.pages[number as usize];
+        let page = match known {
+            Some(page) => page,
+            None => known.insert(self.segment.filter_page(self.section, layout, number)?),
+        };
+        Ok(filter::may_contain(&page[..layout.page_bytes], id))
+    }
+}
+
 impl SegmentFile {
     /// Returns true if a section has a filter: [`SegmentFile::may_have`] is true of few other documents then.
     pub fn has_filter(&self, section: usize) -> bool {
@@ -129,13 +156,21 @@ impl SegmentFile {
     /// # Errors
     /// The filter cannot be read or is damaged.
     pub fn may_have(&self, section: usize, id: KeyHash) -> Result<bool, Error> {
-        let catalog = &self.sections()[section];
-        let Some(layout) = catalog.filter() else { return Ok(true) };
-        let page = id.page(layout.pages);
-        let offset = catalog.filter_offset.saturating_add(layout.at(page));
-        let part = CachedPart::FilterPage(page);
-        let bytes = self.summed_page(section, part, offset, layout.stored_bytes(), DAMAGED)?;
-        Ok(filter::may_contain(&bytes[..layout.page_bytes], id))
+        let Some(layout) = self.sections()[section].filter() else { return Ok(true) };
+        let page = self.filter_page(section, layout, id.page(layout.pages))?;
+        Ok(filter::may_contain(&page[..layout.page_bytes], id))
+    }
+
+    /// The filter of a section, to look many ids up.
+    pub fn filter_reader(&self, section: usize) -> FilterReader<'_> {
+        let layout = self.sections()[section].filter();
+        let pages = layout.map_or(0, |layout| layout.pages as usize);
+        FilterReader { segment: self, section, layout, pages: vec![None; pages] }
+    }
+
+    fn filter_page(&self, section: usize, layout: FilterLayout, page: u32) -> Result<AlignedBuffer, Error> {
+        let offset = self.sections()[section].filter_offset.saturating_add(layout.at(page));
+        self.summed_page(section, CachedPart::FilterPage(page), offset, layout.stored_bytes(), DAMAGED)
     }
 
     /// Bytes of the filters of all sections.

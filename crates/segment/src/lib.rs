@@ -43,6 +43,7 @@ pub use checksums::FileChecksums;
 pub use chunk::ChunkInfo;
 pub use cut::{CutShare, SegmentCut, may_have_documents};
 pub use error::Error;
+pub use filter::FilterReader;
 pub use format::SegmentFormat;
 pub use groups::GroupEntry;
 pub use measure::{RangeMeasure, measure};

@@ -154,8 +154,9 @@ fn documents_of_chunks<'d>(
     hashes: &[KeyHash],
 ) -> Result<Vec<Vec<&'d DocumentSortKey>>, Error> {
     let mut of_chunks = vec![Vec::new(); source.chunks.len()];
+    let mut filter = source.segment.filter_reader(source.section);
     for (document, hash) in documents.iter().zip(hashes) {
-        if !source.segment.may_have(source.section, *hash)? {
+        if !filter.may_have(*hash)? {
             continue;
         }
         let location = document.reversed_location();

@@ -40,22 +40,29 @@ impl GroupSources {
     /// whose document has the same or a newer version in a segment. Reads only the chunks that can have such
     /// a document, by its location and by the filter of the segment.
     pub fn replace(&mut self, parts: &mut [ChunkPart]) -> Result<(), Error> {
+        if self.segments.is_empty() {
+            return Ok(());
+        }
+        // Keys are taken apart once for all segments.
+        let mut rows: Vec<(RowKey<'_>, KeyHash)> = Vec::with_capacity(self.tail.len());
+        for version in &self.tail {
+            let row = RowKey::parse(version.key())?;
+            rows.push((row, KeyHash::of(row.id.as_bytes())));
+        }
         let mut outdated: HashSet<usize> = HashSet::new();
         let mut first_part = 0;
         for source in &self.segments {
             let mut candidates: HashMap<usize, Vec<(usize, RowKey<'_>)>> = HashMap::new();
-            for (index, version) in self.tail.iter().enumerate() {
-                let row = RowKey::parse(version.key())?;
+            let mut filter = source.segment.filter_reader(source.section);
+            for (index, (row, hash)) in rows.iter().enumerate() {
+                if !filter.may_have(*hash)? {
+                    continue;
+                }
                 let location = row.reversed_location();
                 let after = source.chunks.partition_point(|(_, info)| info.first_location <= location);
                 let before = source.chunks.partition_point(|(_, info)| info.first_location < location);
-                let chunks = before.saturating_sub(1)..after;
-                let hash = KeyHash::of(row.id.as_bytes());
-                if chunks.is_empty() || !source.segment.may_have(source.section, hash)? {
-                    continue;
-                }
-                for chunk in chunks {
-                    candidates.entry(chunk).or_default().push((index, row));
+                for chunk in before.saturating_sub(1)..after {
+                    candidates.entry(chunk).or_default().push((index, *row));
                 }
             }
             for (index, candidates) in candidates {

@@ -194,8 +194,9 @@ fn find_in_bucket(bucket: &StoredBucket, documents: &mut [LookupTarget<'_>]) -> 
         let Some(first) = older.first() else { break };
         let Some(section) = segment.section(first.id.document_type()) else { continue };
         let mut possible = Vec::with_capacity(older.len());
+        let mut filter = segment.filter_reader(section);
         for document in older {
-            if segment.may_have(section, document.hash)? {
+            if filter.may_have(document.hash)? {
                 possible.push(document);
             }
         }

@@ -4,7 +4,6 @@
 //! read. Otherwise ids and timestamps of the group's chunks are read and compared once; the result is kept,
 //! since segments do not change.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -279,38 +278,44 @@ fn mask_by_location(
     Ok(())
 }
 
+/// Numbers of a source, of a chunk among its chunks, and of a row there.
+type SegmentRow = (u32, u32, u32);
+
 /// Versions that another source has in newer do not count.
 fn mask_replaced(sources: &[SegmentChunks], newest: &mut [Vec<Mask>]) -> Result<(), Error> {
     let mut keys = Vec::with_capacity(sources.len());
     for source in sources {
         keys.push(SourceKeys { ids: source.columns_of(ids)?, timestamps: source.columns_of(timestamps)? });
     }
+    // By hash first: only ids with the same hash are compared.
     let total =
         sources.iter().flat_map(|source| &source.chunks).map(|(_, info)| info.documents as usize).sum();
-    // By hash first: only documents with the same hash are compared.
-    let mut best: HashMap<u64, Vec<(u32, u32, u32)>> = HashMap::with_capacity(total);
+    let mut versions: Vec<(u64, SegmentRow)> = Vec::with_capacity(total);
     for (source, of_source) in keys.iter().enumerate() {
         for (chunk, ids) in of_source.ids.iter().enumerate() {
             for row in 0..ids.len() {
                 let id = ids.get(row).expect("id columns without some ids are refused");
-                let same = best.entry(xxh3_64(id)).or_default();
-                let known = same
-                    .iter_mut()
-                    .find(|(s, c, r)| keys[*s as usize].ids[*c as usize].get(*r as usize) == Some(id));
-                let this = (source as u32, chunk as u32, row as u32);
-                let Some(known) = known else {
-                    same.push(this);
-                    continue;
-                };
-                let timestamp = |(s, c, r): (u32, u32, u32)| {
-                    keys[s as usize].timestamps[c as usize].cells::<u64>()[r as usize]
-                };
-                let (old, new) =
-                    if timestamp(this) > timestamp(*known) { (*known, this) } else { (this, *known) };
-                *known = new;
-                let (s, c, r) = (old.0 as usize, old.1 as usize, old.2 as usize);
-                clear(&mut newest[s][c], r, sources[s].chunks[c].1.documents);
+                versions.push((xxh3_64(id), (source as u32, chunk as u32, row as u32)));
             }
+        }
+    }
+    versions.sort_unstable();
+    let id = |(s, c, r): SegmentRow| keys[s as usize].ids[c as usize].get(r as usize);
+    let timestamp =
+        |(s, c, r): SegmentRow| keys[s as usize].timestamps[c as usize].cells::<u64>()[r as usize];
+    let mut best: Vec<SegmentRow> = Vec::new();
+    for same_hash in versions.chunk_by(|(a, _), (b, _)| a == b).filter(|versions| versions.len() > 1) {
+        best.clear();
+        for (_, this) in same_hash.iter().copied() {
+            let Some(known) = best.iter_mut().find(|known| id(**known) == id(this)) else {
+                best.push(this);
+                continue;
+            };
+            let (old, new) =
+                if timestamp(this) > timestamp(*known) { (*known, this) } else { (this, *known) };
+            *known = new;
+            let (s, c, r) = (old.0 as usize, old.1 as usize, old.2 as usize);
+            clear(&mut newest[s][c], r, sources[s].chunks[c].1.documents);
         }
     }
     Ok(())

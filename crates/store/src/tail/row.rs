@@ -124,10 +124,14 @@ impl<'a> RowKey<'a> {
         })
     }
 
+    /// The sort key in a key, without taking all of it apart; `None`: it is not one that the store writes.
+    pub fn sort_key_in(key: &[u8]) -> Option<&[u8]> {
+        key.get(..key.len().checked_sub(SUFFIX)?)
+    }
+
     /// The id in a key, without taking all of it apart; `None`: it is not one that the store writes.
     pub fn id_in(key: &[u8]) -> Option<&[u8]> {
-        let sort_key = key.get(..key.len().checked_sub(SUFFIX)?)?;
-        let rest = sort_key.get(4..)?;
+        let rest = RowKey::sort_key_in(key)?.get(4..)?;
         let group_end = rest.iter().position(|byte| *byte == 0)?;
         rest.get(group_end + 5..)
     }
