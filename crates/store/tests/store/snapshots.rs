@@ -471,6 +471,49 @@ fn a_snapshot_is_made_though_the_clock_was_set_back() {
     assert_eq!(names(&store), ["first"]);
 }
 
+/// Each log names the one that followed it, so that one that is lost in between is noticed.
+#[test]
+fn a_kept_log_that_is_missing_is_noticed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let live = directory.path().join("live");
+    let keeping = || StoreOptions { keep_logs: Duration::from_secs(3600), ..options(&live) };
+    let store = open(keeping());
+    create(&store, "first").expect("made");
+    for round in 0..4 {
+        put(&store, &format!("id:n:mail:g=ann:{round}"), "words", round);
+        store.seal().expect("sealed");
+    }
+    let (time, expected) = (store.next_timestamp(), contents(&store));
+    store.close();
+    let logs = || files(&live.join("snapshots/.logs"));
+    // An earlier version did not note which one followed.
+    for log in logs() {
+        let name = log.file_name().and_then(|name| name.to_str()).expect("it has a name");
+        let (earlier, _) = name.rsplit_once('-').expect("it names the next one");
+        std::fs::rename(&log, log.with_file_name(format!("{earlier}.jnl"))).expect("renamed");
+    }
+    open(keeping()).close();
+    assert_eq!(at(&live, time).expect("restored"), expected);
+    assert!(millrace_store::check(&live).expect("checked").findings.is_empty());
+    for missing in &logs()[1..] {
+        // A crash came before it was moved to the kept ones.
+        let name = missing.file_name().and_then(|name| name.to_str()).expect("it has a name");
+        let sealed = live.join("tail").join(&name[..16]);
+        std::fs::create_dir(&sealed).expect("made");
+        std::fs::rename(missing, sealed.join("0.jnl")).expect("renamed");
+        assert_eq!(at(&live, time).expect("restored"), expected);
+        std::fs::rename(sealed.join("0.jnl"), missing).expect("renamed");
+        std::fs::remove_dir(&sealed).expect("removed");
+        let lost = directory.path().join("lost");
+        std::fs::rename(missing, &lost).expect("renamed");
+        let refused = at(&live, time).expect_err("a log is missing").to_string();
+        assert!(refused.contains("the logs of writes after the snapshot are not there"), "{refused}");
+        let findings = millrace_store::check(&live).expect("checked").findings;
+        assert!(findings.len() == 1 && findings[0].meaning.contains("is not there"), "{findings:?}");
+        std::fs::rename(&lost, missing).expect("renamed");
+    }
+}
+
 /// A crash while a generation is made leaves it without a name, and its number is given again: its log would
 /// stand for that of the next one.
 #[test]
