@@ -417,8 +417,9 @@ impl IndexCopy {
         !self.is_discarded.load(Ordering::Relaxed) && !self.are_merges_ended.load(Ordering::Relaxed)
     }
 
-    /// Merges runs, if enough are of similar size; `false`: nothing was done. Those of a load wait for its end. `forget_before`: no version from before this time will be applied any more, so that its
-    /// removal need not be remembered.
+    /// Merges runs, if enough are of similar size; `false`: nothing was done. Those of a load wait for its
+    /// end. `forget_before`: no version from before this time will be applied any more, so that its removal
+    /// need not be remembered.
     ///
     /// # Errors
     /// The system refuses, or a run is damaged. The runs stay as they are.

@@ -132,8 +132,8 @@ mod tests {
         check_end(IndexCopy::end_merges, false);
     }
 
-    /// Merges a copy that is ended when the file of the merge is made. `is_compact`: the result of a compaction
-    /// after that.
+    /// Merges a copy that is ended when the file of the merge is made. `is_compact`: the result of a
+    /// compaction after that.
     fn check_end(end: fn(&IndexCopy), is_compact: bool) {
         let directory = tempfile::tempdir().expect("a directory");
         let merging: Arc<OnceLock<Weak<IndexCopy>>> = Arc::default();

@@ -203,8 +203,8 @@ impl IndexesInner {
         self.all().into_iter().rfind(|index| index.definition.name() == name)
     }
 
-    /// Looks up the documents of an index in the scopes of noted drops: it may have missed these. Breaks off when
-    /// the node stops.
+    /// Looks up the documents of an index in the scopes of noted drops: it may have missed these. Breaks off
+    /// when the node stops.
     fn look_up_drops(&self, index: &OpenedIndex) -> Result<(), Error> {
         let document_type = &index.definition.config.document_type;
         for note in self.feed.notes.all().iter().filter(|note| note.drops(document_type)) {
