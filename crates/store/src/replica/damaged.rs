@@ -57,12 +57,13 @@ impl Store {
     }
 }
 
-/// The replicas of these buckets that damage keeps from being counted.
+/// The replicas of these buckets that damage, or the disk, keeps from being counted.
 fn damaged(shared: &StoreContext, buckets: &[BucketId]) -> Vec<BucketId> {
     let counting = counting(shared);
     let is_replica = |bucket: &BucketId| counting.reading().state.replicas.contains_key(bucket);
     let is_damaged = |bucket: &BucketId| {
-        matches!(info(shared, &counting, *bucket, Timestamp(0)), Err(Error::Corrupt { .. }))
+        let counted = info(shared, &counting, *bucket, Timestamp(0));
+        matches!(counted, Err(Error::Corrupt { .. } | Error::Io { .. }))
     };
     buckets.iter().copied().filter(|bucket| is_replica(bucket) && is_damaged(bucket)).collect()
 }
