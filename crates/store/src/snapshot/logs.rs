@@ -47,7 +47,8 @@ impl KeptLog {
     }
 }
 
-fn directory(data_dir: &Path) -> PathBuf {
+/// Directory of the kept logs of a data directory.
+pub(crate) fn directory(data_dir: &Path) -> PathBuf {
     data_dir.join(DIRECTORY).join(LOGS)
 }
 
