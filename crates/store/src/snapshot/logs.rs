@@ -150,7 +150,7 @@ fn note_following(options: &StoreOptions) -> io::Result<()> {
 }
 
 /// Deletes the oldest logs that are older than the bound, or do not fit into the bytes.
-fn expire(options: &StoreOptions) -> io::Result<()> {
+pub(crate) fn expire(options: &StoreOptions) -> io::Result<()> {
     let logs = kept(&options.data_dir)?;
     let from = options.clock.now_us().saturating_sub(options.keep_logs.as_micros() as u64);
     let mut bytes: u64 = sizes(&logs).iter().sum();
@@ -158,8 +158,11 @@ fn expire(options: &StoreOptions) -> io::Result<()> {
         if log.until >= from && bytes <= options.keep_logs_bytes {
             break;
         }
-        options.disk.unlink(&log.path)?;
-        bytes -= size;
+        match options.disk.unlink(&log.path) {
+            // Another thread has just deleted it.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => bytes -= size,
+        }
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use millrace_store::{
 };
 use parking_lot::Mutex;
 
-use crate::common::{document, id, open, options, put, remove, visited, write};
+use crate::common::{document, id, open, options, put, remove, visited, wait_until, write};
 
 fn name(text: &str) -> SnapshotName {
     SnapshotName::parse(text).expect("the test's name is one")
@@ -451,6 +451,22 @@ fn kept_logs_are_bounded_and_go_with_erased_groups() {
     };
     let left: Vec<PathBuf> = files(directory.path()).into_iter().filter(has_text).collect();
     assert_eq!(left, Vec::<PathBuf>::new());
+}
+
+/// On a full disk nothing is sealed, and it would stay full.
+#[test]
+fn kept_logs_expire_though_nothing_is_sealed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let clock = Arc::new(ManualClock::new(20_000 * 24 * 3_600_000_000));
+    let own = Arc::clone(&clock) as Arc<dyn WallClock>;
+    let keep_logs = Duration::from_secs(60);
+    let store = open(StoreOptions { clock: own, keep_logs, ..options(directory.path()) });
+    put(&store, "id:n:mail:g=ann:1", "words", 1);
+    store.seal().expect("sealed");
+    let logs = || files(&directory.path().join("snapshots/.logs")).len();
+    wait_until("it is kept", || logs() == 1);
+    clock.set(20_001 * 24 * 3_600_000_000);
+    wait_until("it is deleted", || logs() == 0);
 }
 
 /// A machine that started with a wrong clock, for one. Times of other clocks that are far ahead are refused.
