@@ -53,7 +53,7 @@ impl Store {
     /// that is too large.
     ///
     /// # Errors
-    /// A segment's directory cannot be read.
+    /// The store is closed.
     pub fn too_large(
         &self,
         count_max: usize,
@@ -76,7 +76,9 @@ impl Store {
             let used_bits = bucket.id.used_bits();
             match used_bits < BucketId::GROUP_BITS {
                 true => {
-                    let largest = largest_group(bucket)?.filter(|(_, share)| is_large(*share));
+                    // Of a damaged bucket no group is known; the damage is reported elsewhere.
+                    let largest = largest_group(bucket).unwrap_or(None);
+                    let largest = largest.filter(|(_, share)| is_large(*share));
                     let whole = |(location, _)| DividedGroup { location, bits: BucketId::GROUP_BITS };
                     found.extend(largest.map(whole));
                 }
