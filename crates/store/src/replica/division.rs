@@ -77,7 +77,7 @@ impl Store {
             match used_bits < BucketId::GROUP_BITS {
                 true => {
                     // Of a damaged bucket no group is known; the damage is reported elsewhere.
-                    let largest = largest_group(bucket).unwrap_or(None);
+                    let largest = largest_group(bucket).unwrap_or_default();
                     let largest = largest.filter(|(_, share)| is_large(*share));
                     let whole = |(location, _)| DividedGroup { location, bits: BucketId::GROUP_BITS };
                     found.extend(largest.map(whole));

@@ -31,13 +31,7 @@ impl RemovalPruning {
 
     /// Returns a bucket to merge completely; `horizon` is the time before which removals are forgotten.
     /// `None`: nothing to do now.
-    pub fn next(
-        &self,
-        state: &StoreState,
-        now_us: u64,
-        interval_us: u64,
-        horizon: u64,
-    ) -> Option<BucketId> {
+    pub fn next(&self, state: &StoreState, now_us: u64, interval_us: u64, horizon: u64) -> Option<BucketId> {
         let mut pass = self.pass.lock();
         if pass.found.is_empty() && now_us.abs_diff(pass.began_us) >= interval_us {
             pass.began_us = now_us;
