@@ -117,6 +117,10 @@ fn put_aside(options: &StoreOptions, generation: &Path, until: u64) -> io::Resul
     }
     // Zeros were written ahead of the rows.
     let (content, _) = TailLogFile::of(generation).check().map_err(io::Error::other)?;
+    if content.end.bytes == 0 {
+        // A crash came before its first batch, and no manifest named it.
+        return Ok(());
+    }
     let file = File::options().write(true).open(&log)?;
     file.set_len(content.end.bytes)?;
     // Writes that no one waited for are in a segment by now; a kept log that ends within one is damaged.

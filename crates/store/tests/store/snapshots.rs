@@ -554,4 +554,12 @@ fn a_generation_that_no_manifest_named_leaves_no_log() {
     open(keeping()).close();
     let kept = files(&live.join("snapshots"));
     assert_eq!(kept.len(), 1, "that of the writes: {kept:?}");
+    // The number of one that was begun beside the writing of a segment is below those that are free.
+    let segment = files(&live.join("segments")).pop().expect("that of the writes");
+    let left = live.join("tail").join(segment.file_stem().expect("its number"));
+    std::fs::create_dir(&left).expect("made");
+    std::fs::write(left.join("0.jnl"), "").expect("written");
+    open(keeping()).close();
+    assert!(!left.exists());
+    assert_eq!(files(&live.join("snapshots")), kept);
 }
