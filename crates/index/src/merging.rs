@@ -126,7 +126,7 @@ mod tests {
         check_end(IndexCopy::discard, true);
     }
 
-    /// Who stops a node does not wait for merges, and what was not written again is not erased.
+    /// A node that stops does not wait for merges; entries that were not written again are not erased.
     #[test]
     fn merges_end_when_the_node_stops() {
         check_end(IndexCopy::end_merges, false);
