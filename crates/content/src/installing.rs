@@ -56,8 +56,11 @@ impl InstallBatch {
     }
 }
 
-/// Installs the complete content of buckets, with one manifest.
+/// Installs the complete content of buckets, with one manifest. Damaged files of replicas that cannot be read
+/// go first.
 pub(crate) fn install(store: &Store, all: &[&FetchedReplica]) -> Result<(), NodeFailure> {
+    let buckets: Vec<BucketId> = all.iter().map(|whole| whole.bucket).collect();
+    store.give_up_damaged(&buckets).map_err(storage::failure)?;
     let mut drops = all.iter().flat_map(|whole| whole.drops.iter().map(|drop| (whole.bucket, drop)));
     drops.try_for_each(|(bucket, drop)| store.apply_drop(bucket, drop).map_err(storage::failure))?;
     let mut files: Vec<(&Arc<ArrivedSegment>, Vec<BucketId>)> = Vec::new();

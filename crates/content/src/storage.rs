@@ -9,7 +9,7 @@ use millrace_cluster::{
 };
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_replication::replica::ReplicaStorage;
-use millrace_store::{Error, Store};
+use millrace_store::{Error, Store, StoredReplica};
 
 /// Replicas of a store.
 pub(crate) struct StoreReplicas {
@@ -34,14 +34,51 @@ impl StoreReplicas {
         self.bits.store(bits, Ordering::Relaxed);
         let mut buckets = self.store.replica_buckets(bits)?;
         buckets.retain(|bucket| !self.store.has_replica(*bucket));
-        let infos = self.store.replica_infos(&buckets, Timestamp(0))?;
-        let found = buckets.into_iter().zip(infos).filter(|(_, info)| info.is_some());
-        let found: Vec<BucketId> = found.map(|(bucket, _)| bucket).collect();
-        self.store.create_replicas(&found)
+        let found = self.infos(buckets, Timestamp(0))?;
+        let readable = found.into_iter().filter(|(_, info)| info.is_ok());
+        let readable: Vec<BucketId> = readable.map(|(bucket, _)| bucket).collect();
+        self.store.create_replicas(&readable)
+    }
+
+    /// The contents of those of these buckets that have some, or the error because of which a bucket cannot
+    /// be counted: others do not suffer from it.
+    fn infos(&self, buckets: Vec<BucketId>, removals_since: Timestamp) -> Result<Vec<CountedBucket>, Error> {
+        let count_one = |bucket: BucketId| match self.store.replica_infos(&[bucket], removals_since) {
+            Ok(infos) => infos.into_iter().next().flatten().map(|info| Ok((bucket, Ok(info)))),
+            Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => Some(Ok((bucket, Err(error)))),
+            Err(error) => Some(Err(error)),
+        };
+        match self.store.replica_infos(&buckets, removals_since) {
+            Ok(infos) => {
+                let found = buckets.into_iter().zip(infos);
+                Ok(found.filter_map(|(bucket, info)| Some((bucket, Ok(info?)))).collect())
+            }
+            Err(_) => buckets.into_iter().filter_map(count_one).collect(),
+        }
+    }
+
+    /// The report of a bucket; `None`: it cannot be read, and is not a replica.
+    ///
+    /// A replica that cannot be read counts as one that has yet to be filled, and has nothing that others
+    /// lack: reads do not wait for it. Its checksum is that of no replica, not even its own of a moment ago:
+    /// so it is not made complete before it can be read.
+    fn report(&self, (bucket, info): CountedBucket, since: Timestamp) -> Option<(BucketId, ReportedReplica)> {
+        match info {
+            Ok(info) => Some((bucket, converted(info, since))),
+            Err(error) => self.store.has_replica(bucket).then(|| {
+                tracing::error!(%error, %bucket, "a replica cannot be read; it is filled from another");
+                let checksum = self.store.next_timestamp().0;
+                let content = ReplicaContent { documents: 0, checksum, removals_since: since };
+                (bucket, ReportedReplica { content, complete: false, newest: Timestamp(0) })
+            }),
+        }
     }
 }
 
-fn converted(info: millrace_store::StoredReplica, removals_since: Timestamp) -> ReportedReplica {
+/// A bucket with contents, and what it has or why that cannot be counted.
+type CountedBucket = (BucketId, Result<StoredReplica, Error>);
+
+fn converted(info: StoredReplica, removals_since: Timestamp) -> ReportedReplica {
     ReportedReplica {
         content: ReplicaContent { documents: info.documents, checksum: info.checksum, removals_since },
         complete: info.complete,
@@ -73,9 +110,8 @@ impl ReplicaStorage for StoreReplicas {
         let bits = self.bits.load(Ordering::Relaxed);
         let mut buckets = self.store.replica_buckets(bits).map_err(failure)?;
         buckets.retain(|bucket| wanted(*bucket));
-        let infos = self.store.replica_infos(&buckets, removals_since).map_err(failure)?;
-        let found = buckets.into_iter().zip(infos);
-        Ok(found.filter_map(|(bucket, info)| Some((bucket, converted(info?, removals_since)))).collect())
+        let found = self.infos(buckets, removals_since).map_err(failure)?;
+        Ok(found.into_iter().filter_map(|found| self.report(found, removals_since)).collect())
     }
 
     fn replica(
@@ -83,8 +119,8 @@ impl ReplicaStorage for StoreReplicas {
         bucket: BucketId,
         removals_since: Timestamp,
     ) -> Result<Option<ReportedReplica>, NodeFailure> {
-        let found = self.store.replica_infos(&[bucket], removals_since).map_err(failure)?;
-        Ok(found.into_iter().next().flatten().map(|info| converted(info, removals_since)))
+        let found = self.infos(vec![bucket], removals_since).map_err(failure)?.pop();
+        Ok(found.and_then(|found| self.report(found, removals_since)).map(|(_, replica)| replica))
     }
 
     fn exists(&self, bucket: BucketId) -> bool {

@@ -87,7 +87,9 @@ pub struct IndexCopy {
     /// Held while files are written, with the content of the manifest; `None` once the copy is discarded.
     manifest: Mutex<Option<CopyManifest>>,
     /// True once the copy is to be discarded, when `manifest` may still be held.
-    pub(crate) is_discarded: AtomicBool,
+    is_discarded: AtomicBool,
+    /// True once no merge is to go on.
+    are_merges_ended: AtomicBool,
     /// Held while changes are applied, so that each sees the keys that the one before has left.
     applying: Mutex<()>,
     /// Number of exports that are open.
@@ -134,6 +136,7 @@ impl IndexCopy {
             state,
             manifest,
             is_discarded: AtomicBool::new(false),
+            are_merges_ended: AtomicBool::new(false),
             applying: Mutex::new(()),
             exports: Arc::default(),
         })
@@ -404,9 +407,19 @@ impl IndexCopy {
         *self.manifest.lock() = None;
     }
 
-    /// Merges runs, if enough are of similar size; `false`: nothing was to be done. Those of a load wait for
-    /// its end. `forget_before`: no version from before this time will be applied any more, so that its
-    /// removal need not be remembered.
+    /// Ends merges, which can take long: one that is under way gives up, and later ones do nothing.
+    pub fn end_merges(&self) {
+        self.are_merges_ended.store(true, Ordering::SeqCst);
+    }
+
+    /// True if merges go on.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.is_discarded.load(Ordering::Relaxed) && !self.are_merges_ended.load(Ordering::Relaxed)
+    }
+
+    /// Merges runs, if enough are of similar size; `false`: nothing was done. Those of a load wait for its
+    /// end. `forget_before`: no version from before this time will be applied any more, so that its removal
+    /// need not be remembered.
     ///
     /// # Errors
     /// The system refuses, or a run is damaged. The runs stay as they are.
@@ -415,12 +428,14 @@ impl IndexCopy {
     }
 
     /// Writes all runs as one, so that no file has entries that were replaced or removed. What is in memory
-    /// stays there. `forget_before` is that of [`IndexCopy::merge`].
+    /// stays there. `forget_before` is that of [`IndexCopy::merge`]. Returns false if merges were ended
+    /// ([`IndexCopy::end_merges`]): then the runs may be as they were.
     ///
     /// # Errors
     /// The system refuses, or a run is damaged. The runs stay as they are.
-    pub fn compact(&self, forget_before: u64) -> Result<(), Error> {
-        self.merge_newest(|sizes, _| sizes.len(), forget_before).map(drop)
+    pub fn compact(&self, forget_before: u64) -> Result<bool, Error> {
+        self.merge_newest(|sizes, _| sizes.len(), forget_before)?;
+        Ok(!self.are_merges_ended.load(Ordering::SeqCst))
     }
 
     /// Merges as many of the newest runs as are chosen by the sizes of all, and the number of those of a
@@ -437,7 +452,7 @@ impl IndexCopy {
             (state.runs.clone(), state.loaded_runs, state.loaded_rows().any(|rows| !rows.is_empty()))
         };
         let count = choose(&runs.iter().map(|run| run.bytes).collect::<Vec<_>>(), loaded_runs);
-        if count == 0 {
+        if count == 0 || !self.goes_on() {
             return Ok(false);
         }
         let (kept, merged) = runs.split_at(runs.len() - count);
@@ -449,16 +464,13 @@ impl IndexCopy {
         let (options, path) = (&self.options, run_path(&self.options.directory, number));
         let is_bottom = kept.is_empty() && !is_loading;
         let disposal = MergeDisposal { is_bottom, forget_before, slice: &options.slice };
-        // Those that discard the copy do not wait for all of it.
-        let proceed = || match self.is_discarded.load(Ordering::Relaxed) {
-            true => Err(MergeEnd::Discarded),
-            false => Ok(()),
-        };
+        // Those that discard the copy, or stop the node, do not wait for all of it.
+        let proceed = || if self.goes_on() { Ok(()) } else { Err(MergeEnd::Unwanted) };
         let (disk, definition) = (&*options.disk, options.definition);
         let sums = match merging::merge_while(disk, &path, definition, merged, disposal, proceed) {
             Ok(sums) => sums,
             Err(MergeEnd::Failed(error)) => return Err(error),
-            Err(MergeEnd::Discarded) => return Ok(false),
+            Err(MergeEnd::Unwanted) => return Ok(false),
         };
         let run = Arc::new(IndexRun::open_written(&*options.disk, &path, &options.cache, sums)?);
         next.write(&*options.disk, &options.directory)?;

@@ -100,12 +100,14 @@ impl CopyManifest {
         }
     }
 
-    /// Removes the manifest of a directory, if there is one.
+    /// Removes the manifest of a directory durably, if there is one: with it, files that stay would be a copy
+    /// again, which has missed changes.
     pub fn remove(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
         let path = directory.join(NAME);
         match disk.unlink(&path) {
+            Ok(()) => disk.sync_directory(directory).map_err(|error| Error::io("sync", directory, &error)),
             Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", &path, &error)),
-            _ => Ok(()),
+            Err(_) => Ok(()),
         }
     }
 

@@ -57,8 +57,8 @@ impl MergeDisposal<'_> {
 
 /// Reason for which a merge ends early.
 pub(crate) enum MergeEnd {
-    /// The copy is not needed any more.
-    Discarded,
+    /// The copy is not needed any more, or merges are ended.
+    Unwanted,
     Failed(Error),
 }
 
@@ -114,7 +114,6 @@ pub(crate) fn merge_while<E: From<Error>>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
     use std::sync::{OnceLock, Weak};
 
     use millrace_env::{DiskOperation, ObservedDisk, RealDisk};
@@ -124,6 +123,18 @@ mod tests {
 
     #[test]
     fn a_merge_ends_when_its_copy_is_discarded() {
+        check_end(IndexCopy::discard, true);
+    }
+
+    /// A node that stops does not wait for merges; entries that were not written again are not erased.
+    #[test]
+    fn merges_end_when_the_node_stops() {
+        check_end(IndexCopy::end_merges, false);
+    }
+
+    /// Merges a copy that is ended when the file of the merge is made. `is_compact`: the result of a
+    /// compaction after that.
+    fn check_end(end: fn(&IndexCopy), is_compact: bool) {
         let directory = tempfile::tempdir().expect("a directory");
         let merging: Arc<OnceLock<Weak<IndexCopy>>> = Arc::default();
         let known = Arc::clone(&merging);
@@ -131,9 +142,10 @@ mod tests {
         let observer = move |operation: DiskOperation, _: &Path| -> std::io::Result<()> {
             let copy = known.get().filter(|_| operation == DiskOperation::Create);
             if let Some(copy) = copy.and_then(Weak::upgrade) {
-                let discarded = Arc::clone(&copy);
-                std::thread::spawn(move || discarded.discard());
-                while !copy.is_discarded.load(Ordering::SeqCst) {
+                let ended = Arc::clone(&copy);
+                // What discards it waits for the merge.
+                std::thread::spawn(move || end(&ended));
+                while copy.goes_on() {
                     std::thread::yield_now();
                 }
             }
@@ -154,7 +166,8 @@ mod tests {
             copy.flush(FlushMark { complete_until: 1, built: true }).expect("it is written");
         }
         merging.set(Arc::downgrade(&copy)).expect("it is set once");
-        assert!(!copy.merge(0).expect("the disk works"), "the copy is not needed any more");
+        assert!(!copy.merge(0).expect("the disk works"), "it was ended");
+        assert_eq!(copy.compact(0).expect("the disk works"), is_compact);
         assert_eq!(copy.status().runs, SIMILAR);
     }
 

@@ -1,6 +1,7 @@
 //! Replication: the contents of a bucket in this store, its completeness, and its transfer and removal.
 
 pub(crate) mod counts;
+mod damaged;
 mod deleting;
 mod division;
 pub(crate) mod transfer;
@@ -322,6 +323,13 @@ pub(crate) fn seal_buckets(
 /// Returns true if a reversed location is in a bucket.
 fn has(bucket: BucketId, location: ReversedLocation) -> bool {
     bucket.reversed_range().contains(location)
+}
+
+/// Returns true if one of a store's buckets is part of a replica, or has one in it.
+fn is_of_replica(state: &StoreState, part: BucketId) -> bool {
+    let mut around = (0..=part.used_bits()).map(|bits| BucketId::new(bits, part.bits()));
+    around.any(|bucket| is_part(part, bucket) && state.replicas.contains_key(&bucket))
+        || state.replicas.keys().any(|replica| part.covers(*replica))
 }
 
 /// The buckets, with one split where it is larger than this bucket, so that no other shares one with it.

@@ -51,18 +51,20 @@ impl IndexesInner {
             return Ok(());
         }
         self.flush_all()?;
-        let mut erased = Ok(());
+        let (mut erased, mut are_compact) = (Ok(()), true);
         for index in self.all().iter().filter(|index| index.erased.load(Ordering::SeqCst) < wanted) {
             let compacted = index.copy.compact(self.forgotten(index));
             self.note_written(index, compacted.as_ref().err());
-            if compacted.is_ok() {
-                index.erased.store(wanted, Ordering::SeqCst);
+            match compacted {
+                Ok(true) => index.erased.store(wanted, Ordering::SeqCst),
+                // The node stops.
+                Ok(false) => are_compact = false,
+                Err(error) => erased = erased.and(Err(error)),
             }
-            erased = erased.and(compacted);
         }
         erased?;
         // One may have been opened, or have lost changes, meanwhile.
-        if self.are_all_whole() {
+        if are_compact && self.are_all_whole() {
             self.erasure.done.fetch_max(wanted, Ordering::SeqCst);
         }
         Ok(())

@@ -66,11 +66,8 @@ pub(super) struct IndexesInner {
     pub schedule: Mutex<WriteSchedule>,
 }
 
-/// Callback for the key and time of each document that has a record.
-type RecordVisitor<'a> = dyn FnMut(&[u8], u64) -> Result<(), Error> + 'a;
-
-/// The same, which can break off.
-type RecordWalk<'a> = dyn FnMut(&[u8], u64) -> Result<ControlFlow<()>, Error> + 'a;
+/// Callback for the key and time of each document that has a record, which can break off.
+type RecordVisitor<'a> = dyn FnMut(&[u8], u64) -> Result<ControlFlow<()>, Error> + 'a;
 
 /// Progress of taking changes in.
 #[derive(Default)]
@@ -143,6 +140,8 @@ impl NodeIndexes {
             return;
         }
         self.inner.feed.stop();
+        // A flush waits for the merge that is under way.
+        self.inner.all().iter().for_each(|index| index.copy.end_merges());
         let thread = self.thread.lock().take();
         let other = thread.filter(|thread| thread.thread().id() != thread::current().id());
         if other.is_some_and(|thread| thread.join().is_err()) {
@@ -204,14 +203,18 @@ impl IndexesInner {
         self.all().into_iter().rfind(|index| index.definition.name() == name)
     }
 
-    /// Looks up the documents of an index in the scopes of noted drops: it may have missed these.
+    /// Looks up the documents of an index in the scopes of noted drops: it may have missed these. Breaks off
+    /// when the node stops.
     fn look_up_drops(&self, index: &OpenedIndex) -> Result<(), Error> {
         let document_type = &index.definition.config.document_type;
         for note in self.feed.notes.all().iter().filter(|note| note.drops(document_type)) {
             let look_up = &mut |document: &[u8], _: u64| {
+                if self.feed.is_stopped() {
+                    return Ok(ControlFlow::Break(()));
+                }
                 let mut taken = self.taking.lock();
                 self.settle_held(&mut taken)?;
-                self.look_up(index, document)
+                self.look_up(index, document).map(ControlFlow::Continue)
             };
             match note {
                 NotedChange::Group { group, .. } => self.each_of_group(index, group, look_up)?,
@@ -241,9 +244,7 @@ impl IndexesInner {
 
     /// Calls `each` with the key and time of each document that has a record.
     fn each(&self, index: &OpenedIndex, each: &mut RecordVisitor<'_>) -> Result<(), Error> {
-        self.each_after(index, Vec::new(), &mut |document, timestamp| {
-            each(document, timestamp).map(ControlFlow::Continue)
-        })
+        self.each_after(index, Vec::new(), each)
     }
 
     /// Calls `each` with the key and time of each document of a group that has a record.
@@ -259,10 +260,10 @@ impl IndexesInner {
             if !document.starts_with(&prefix) {
                 return Ok(ControlFlow::Break(()));
             }
-            if group_key(document) == Some(group.as_bytes()) {
-                each(document, timestamp)?;
+            match group_key(document) == Some(group.as_bytes()) {
+                true => each(document, timestamp),
+                false => Ok(ControlFlow::Continue(())),
             }
-            Ok(ControlFlow::Continue(()))
         })
     }
 
@@ -272,7 +273,7 @@ impl IndexesInner {
         &self,
         index: &OpenedIndex,
         mut from: Vec<u8>,
-        each: &mut RecordWalk<'_>,
+        each: &mut RecordVisitor<'_>,
     ) -> Result<(), Error> {
         loop {
             let page = index.copy.documents(&from, RECORD_PAGE)?;
@@ -378,21 +379,25 @@ impl IndexesInner {
         if !NotedChange::of_drop(scope).drops(&index.definition.config.document_type) {
             return Ok(());
         }
-        let remove = |document: &[u8], timestamp: u64| match timestamp <= until.0 {
-            true => Ok(index.copy.remove(&[document.to_vec()], until.0).map(|_| ())?),
-            false => Ok(()),
+        let remove = |document: &[u8], timestamp: u64| -> Result<ControlFlow<()>, Error> {
+            if timestamp <= until.0 {
+                index.copy.remove(&[document.to_vec()], until.0)?;
+            }
+            Ok(ControlFlow::Continue(()))
         };
         match scope {
             DroppingScope::Group { group, part, .. } => {
                 let is_dropped = |document: &[u8]| part.is_none_or(|part| is_in(document, part));
                 self.each_of_group(index, group, &mut |document, timestamp| match is_dropped(document) {
                     true => remove(document, timestamp),
-                    false => Ok(()),
+                    false => Ok(ControlFlow::Continue(())),
                 })
             }
             DroppingScope::Type(_) => self.each(index, &mut { remove }),
             // Of a range of locations some stay: the store says which.
-            DroppingScope::Locations => self.each(index, &mut |document, _| self.look_up(index, document)),
+            DroppingScope::Locations => {
+                self.each(index, &mut |document, _| self.look_up(index, document).map(ControlFlow::Continue))
+            }
         }
     }
 
@@ -442,7 +447,11 @@ impl IndexesInner {
             })?;
         }
         if index.begin_looking_up_drops() {
-            self.look_up_drops(index).inspect_err(|_| index.look_up_drops_again())?;
+            let looked_up = self.look_up_drops(index);
+            if looked_up.is_err() || self.feed.is_stopped() {
+                index.look_up_drops_again();
+            }
+            looked_up?;
         }
         Ok(())
     }

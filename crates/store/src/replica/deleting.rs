@@ -8,7 +8,7 @@ use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
 use millrace_segment::may_have_documents;
 
-use super::{counting, info, is_in_tail, isolated, parts, seal_buckets};
+use super::{counting, info, is_in_tail, is_of_replica, isolated, parts, seal_buckets};
 use crate::context::StoreContext;
 use crate::state::{BucketSegment, StoreState, StoredBucket, is_part};
 use crate::upkeep::sealing::TailSealer;
@@ -103,15 +103,10 @@ fn idle_parts(state: &StoreState, buckets: &[BucketId]) -> Result<HashMap<Bucket
         .filter(|part| goes(part))
         .flat_map(|part| part.segments.iter().map(|segment| segment.record.number))
         .collect();
-    let is_of_replica = |part: &Arc<StoredBucket>| {
-        let mut around = (0..=part.id.used_bits()).map(|bits| BucketId::new(bits, part.id.bits()));
-        around.any(|bucket| is_part(part.id, bucket) && state.replicas.contains_key(&bucket))
-            || state.replicas.keys().any(|replica| part.id.covers(*replica))
-    };
     let mut idle: HashMap<BucketId, Vec<u64>> = HashMap::new();
     for part in &parts {
         let shared = || part.segments.iter().filter(|segment| numbers.contains(&segment.record.number));
-        if shared().next().is_none() || goes(part) || is_of_replica(part) {
+        if shared().next().is_none() || goes(part) || is_of_replica(state, part.id) {
             continue;
         }
         for segment in shared() {

@@ -20,7 +20,7 @@ impl Store {
     /// further stay as they are. Durable on return.
     ///
     /// # Errors
-    /// A segment's directory cannot be read, or the manifest cannot be written.
+    /// The manifest cannot be written.
     pub fn divide(&self, bits: u8, groups: &[DividedGroup]) -> Result<(), Error> {
         let shared = self.shared();
         shared.check_open()?;
@@ -28,7 +28,7 @@ impl Store {
         if undivided(&state, groups).next().is_none() {
             return Ok(());
         }
-        let measured = measure(&state, groups)?;
+        let measured = measure(&state, groups);
         drop(state);
         shared.publish(|state| {
             let mut new = state.clone();
@@ -53,7 +53,7 @@ impl Store {
     /// that is too large.
     ///
     /// # Errors
-    /// A segment's directory cannot be read.
+    /// The store is closed.
     pub fn too_large(
         &self,
         count_max: usize,
@@ -76,7 +76,9 @@ impl Store {
             let used_bits = bucket.id.used_bits();
             match used_bits < BucketId::GROUP_BITS {
                 true => {
-                    let largest = largest_group(bucket)?.filter(|(_, share)| is_large(*share));
+                    // Of a damaged bucket no group is known; the damage is reported elsewhere.
+                    let largest = largest_group(bucket).unwrap_or_default();
+                    let largest = largest.filter(|(_, share)| is_large(*share));
                     let whole = |(location, _)| DividedGroup { location, bits: BucketId::GROUP_BITS };
                     found.extend(largest.map(whole));
                 }
@@ -171,7 +173,8 @@ fn replicas(state: &StoreState, bits: u8, groups: &[DividedGroup]) -> BTreeMap<B
 type Measured = HashMap<(BucketId, u64), CutShare>;
 
 /// Measures the share of the new buckets in the segments of the split buckets, by the segments' directories.
-fn measure(state: &StoreState, groups: &[DividedGroup]) -> Result<Measured, Error> {
+/// Those that cannot be read stay with all of the new buckets.
+fn measure(state: &StoreState, groups: &[DividedGroup]) -> Measured {
     let new = buckets(state, groups);
     let mut measured = Measured::new();
     for old in state.buckets.iter().filter(|bucket| !bucket.segments.is_empty()) {
@@ -183,8 +186,9 @@ fn measure(state: &StoreState, groups: &[DividedGroup]) -> Result<Measured, Erro
             continue;
         }
         let ranges: Vec<LocationRange> = parts.iter().map(|part| part.reversed_range()).collect();
-        for segment in old.open_segments()? {
-            let mut shares = SegmentCut::whole(segment, &ranges)?.shares().to_vec();
+        for segment in old.segments.iter().filter_map(|segment| segment.opened.as_ref().ok()) {
+            let Ok(cut) = SegmentCut::whole(segment, &ranges) else { continue };
+            let mut shares = cut.shares().to_vec();
             let mut at = 0;
             for of_location in parts.chunk_by(|one, other| one.locations() == other.locations()) {
                 share_evenly(&mut shares[at..at + of_location.len()]);
@@ -194,7 +198,7 @@ fn measure(state: &StoreState, groups: &[DividedGroup]) -> Result<Measured, Erro
             measured.extend(shares.map(|(part, share)| ((part.id, segment.number()), share)));
         }
     }
-    Ok(measured)
+    measured
 }
 
 /// Distributes counts evenly over the parts. A chunk is counted for the first of the parts that it overlaps.

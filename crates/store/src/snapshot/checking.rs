@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,8 +42,22 @@ impl SnapshotCheck {
                 Err(error) => check.find_in(&snapshot, error),
             }
         }
-        let kept = logs::kept(data_dir).map_err(|error| Error::io("list the kept logs", &error))?;
+        let failed = |error: io::Error| Error::io("list the kept logs", &error);
+        let tail = logs::in_tail(&RealDisk, data_dir).map_err(failed)?;
+        let kept = logs::kept(data_dir).map_err(failed)?;
+        let is_kept = |number: u64| kept.iter().any(|log| log.number == number);
         for log in &kept {
+            if let Some(next) = log.next.filter(|next| !is_kept(*next) && !tail.contains_key(next)) {
+                check.findings.push(CheckFinding {
+                    path: log.path.clone(),
+                    offset: None,
+                    meaning: format!(
+                        "the log {next:016} that followed this one is not there: points in time after it cannot be \
+                         restored from a snapshot before it"
+                    ),
+                    cure: "put a copy of the file back, or make a snapshot for points in time from now on".to_owned(),
+                });
+            }
             check.files += 1;
             if let Err(error) = TailLogFile::at(&log.path).read() {
                 check.findings.push(CheckFinding::of(
@@ -105,7 +120,7 @@ fn checked_copy(path: &Path, wanted: &str) -> Result<u64, Error> {
         |reason: &str| Error::Corrupt { path: path.to_owned(), offset: 0, reason: reason.to_owned() };
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(damaged("the file is not there"));
         }
         Err(error) => return Err(Error::io(&format!("read {}", path.display()), &error)),

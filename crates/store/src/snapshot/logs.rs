@@ -1,11 +1,15 @@
 //! Kept logs: the logs of sealed generations, from which points in time between snapshots are restored.
 //!
-//! They lie in `DATA_DIR/snapshots/.logs`, each under the number of its generation and the time until which
-//! it has writes. Only the oldest are deleted: so those that are there follow one another without a gap.
+//! They lie in `DATA_DIR/snapshots/.logs`, each under the number of its generation, the time until which it has
+//! writes, and the number of the generation that followed it. Only the oldest are deleted: so those that are
+//! there follow one another, and a gap is a loss.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use millrace_env::Disk;
 
 use crate::StoreOptions;
 use crate::snapshot::DIRECTORY;
@@ -21,10 +25,30 @@ pub(super) struct KeptLog {
     pub number: u64,
     /// No write in it is of a later time, in microseconds since 1970.
     pub until: u64,
+    /// Number of the generation that followed it; `None`: an earlier version did not note it.
+    pub next: Option<u64>,
     pub path: PathBuf,
 }
 
-fn directory(data_dir: &Path) -> PathBuf {
+impl KeptLog {
+    /// The log at a path; `None`: the name is of another file.
+    fn of(path: PathBuf) -> Option<Self> {
+        let mut parts = path.file_name()?.to_str()?.strip_suffix(".jnl")?.splitn(3, '-');
+        let number = parts.next()?.parse().ok()?;
+        let until = parts.next()?.parse().ok()?;
+        let next = parts.next().map(str::parse).transpose().ok()?;
+        Some(KeptLog { number, until, next, path })
+    }
+
+    /// Name of the file of a log.
+    fn name(number: u64, until: u64, next: Option<u64>) -> String {
+        let next = next.map(|next| format!("-{next:016}")).unwrap_or_default();
+        format!("{number:016}-{until:016}{next}.jnl")
+    }
+}
+
+/// Directory of the kept logs of a data directory.
+pub(crate) fn directory(data_dir: &Path) -> PathBuf {
     data_dir.join(DIRECTORY).join(LOGS)
 }
 
@@ -36,17 +60,34 @@ pub(super) fn kept(data_dir: &Path) -> io::Result<Vec<KeptLog>> {
     };
     let mut found = Vec::new();
     for entry in entries {
-        let path = entry?.path();
-        let named = || {
-            let (number, until) = path.file_name()?.to_str()?.strip_suffix(".jnl")?.split_once('-')?;
-            Some((number.parse().ok()?, until.parse().ok()?))
-        };
-        if let Some((number, until)) = named() {
-            found.push(KeptLog { number, until, path });
-        }
+        found.extend(KeptLog::of(entry?.path()));
     }
     found.sort_by_key(|log| log.number);
     Ok(found)
+}
+
+/// The logs of the generations in the tail of a data directory, by number: of those that take writes, and of
+/// sealed ones that are yet to be kept.
+pub(super) fn in_tail(disk: &dyn Disk, data_dir: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
+    let generations = match disk.list(&data_dir.join("tail")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        generations => generations?,
+    };
+    let logs = generations.iter().filter_map(|generation| {
+        let log = generation.join(LOG_NAME);
+        Some((number_of(generation)?, log)).filter(|(_, log)| log.exists())
+    });
+    Ok(logs.collect())
+}
+
+/// The first kept log from a number on whose next one is missing, with the number of that.
+pub(super) fn before_gap(
+    logs: &[KeptLog],
+    first: u64,
+    is_there: impl Fn(u64) -> bool,
+) -> Option<(&KeptLog, u64)> {
+    let mut nexts = logs.iter().filter_map(|log| Some((log, log.next?)));
+    nexts.find(|(log, next)| log.number >= first && !is_there(*next))
 }
 
 /// Keeps the log of a sealed generation that no one has open, and deletes logs beyond the bounds. If it
@@ -76,15 +117,44 @@ fn put_aside(options: &StoreOptions, generation: &Path, until: u64) -> io::Resul
     }
     // Zeros were written ahead of the rows.
     let (content, _) = TailLogFile::of(generation).check().map_err(io::Error::other)?;
-    File::options().write(true).open(&log)?.set_len(content.end.bytes)?;
+    if content.end.bytes == 0 {
+        // A crash came before its first batch, and no manifest named it.
+        return Ok(());
+    }
+    let file = File::options().write(true).open(&log)?;
+    file.set_len(content.end.bytes)?;
+    // Writes that no one waited for are in a segment by now; a kept log that ends within one is damaged.
+    file.sync_all()?;
     let directory = directory(&options.data_dir);
     options.disk.create_directory(&directory)?;
-    options.disk.rename(&log, &directory.join(format!("{number:016}-{until:016}.jnl")))?;
+    let name = KeptLog::name(number, until, following(options, number)?);
+    options.disk.rename(&log, &directory.join(name))?;
     options.disk.sync_directory(&directory)
 }
 
+/// Number of the generation that followed one that is sealed: the writes went on in it.
+fn following(options: &StoreOptions, number: u64) -> io::Result<Option<u64>> {
+    // A log is moved from the tail to the kept ones: in this order none is passed over.
+    let tail = in_tail(&*options.disk, &options.data_dir)?;
+    let kept = kept(&options.data_dir)?;
+    let numbers = tail.into_keys().chain(kept.iter().map(|log| log.number));
+    Ok(numbers.filter(|other| *other > number).min())
+}
+
+/// Notes in the names of logs that an earlier version kept which one followed each. That version does not know
+/// these names: it refuses points in time for which it would lack later logs.
+fn note_following(options: &StoreOptions) -> io::Result<()> {
+    let mut logs = kept(&options.data_dir)?;
+    logs.retain(|log| log.next.is_none());
+    for log in &logs {
+        let name = KeptLog::name(log.number, log.until, following(options, log.number)?);
+        options.disk.rename(&log.path, &log.path.with_file_name(name))?;
+    }
+    if logs.is_empty() { Ok(()) } else { options.disk.sync_directory(&directory(&options.data_dir)) }
+}
+
 /// Deletes the oldest logs that are older than the bound, or do not fit into the bytes.
-fn expire(options: &StoreOptions) -> io::Result<()> {
+pub(crate) fn expire(options: &StoreOptions) -> io::Result<()> {
     let logs = kept(&options.data_dir)?;
     let from = options.clock.now_us().saturating_sub(options.keep_logs.as_micros() as u64);
     let mut bytes: u64 = sizes(&logs).iter().sum();
@@ -92,8 +162,11 @@ fn expire(options: &StoreOptions) -> io::Result<()> {
         if log.until >= from && bytes <= options.keep_logs_bytes {
             break;
         }
-        options.disk.unlink(&log.path)?;
-        bytes -= size;
+        match options.disk.unlink(&log.path) {
+            // Another thread has just deleted it.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => bytes -= size,
+        }
     }
     Ok(())
 }
@@ -124,6 +197,7 @@ pub(crate) fn erase_before(options: &StoreOptions, first_number: u64) -> bool {
 /// bounds.
 pub(crate) fn delete_unkept(options: &StoreOptions) -> io::Result<()> {
     if !options.keep_logs.is_zero() {
+        note_following(options)?;
         return expire(options);
     }
     match fs::remove_dir_all(directory(&options.data_dir)) {

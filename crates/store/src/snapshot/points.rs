@@ -21,9 +21,7 @@ use crate::context::StoreContext;
 use crate::state::StoreState;
 use crate::state::manifest::Manifest;
 use crate::state::marks::{DropMark, MarkScope};
-use crate::tail::{
-    KeyValue, LOG_NAME, LogBatches, LogEntry, RowKey, TailLogFile, TailRow, mark_of, marks_of,
-};
+use crate::tail::{KeyValue, LogBatches, LogEntry, RowKey, TailLogFile, TailRow, mark_of, marks_of};
 use crate::{Error, Store, StoreLayout, StoreVisit, VisitedVersion};
 
 /// Bytes of logs that are searched for drops before a page of them ends.
@@ -121,14 +119,11 @@ impl StoredLogs {
         // Generations are sealed in order, and one that is being made has a higher number.
         let oldest = live.first().copied().unwrap_or(u64::MAX);
         // A log is moved from the tail to the kept ones: in this order none is passed over.
-        let tail = options.disk.list(&options.data_dir.join("tail")).map_err(failed)?;
-        let of_tail = tail.into_iter().filter_map(|path| {
-            let number: u64 = path.file_name()?.to_str()?.parse().ok()?;
-            let log = path.join(LOG_NAME);
-            (number < oldest && log.exists()).then_some((number, log))
-        });
-        let mut sealed: BTreeMap<u64, PathBuf> = of_tail.collect();
-        let kept = logs::kept(&options.data_dir).map_err(failed)?;
+        let mut sealed = logs::in_tail(&*options.disk, &options.data_dir).map_err(failed)?;
+        sealed.retain(|number, _| *number < oldest);
+        let mut kept = logs::kept(&options.data_dir).map_err(failed)?;
+        // Those of generations that were sealed since are followed by ones that the state does not have yet.
+        kept.retain(|log| log.number < oldest);
         sealed.extend(kept.iter().map(|log| (log.number, log.path.clone())));
         Ok(StoredLogs { kept, sealed, live })
     }
@@ -149,18 +144,26 @@ impl StoredLogs {
             return Err(Error::PointInTime { path: path.clone(), reason });
         }
         let first = description.first_log;
-        match self.sealed.contains_key(&first) || self.live.contains(&first) {
+        match self.has(first) && logs::before_gap(&self.kept, first, |number| self.has(number)).is_none() {
             true => Ok(()),
             false => Err(logs_are_gone(path)),
         }
     }
 
+    fn has(&self, number: u64) -> bool {
+        self.sealed.contains_key(&number) || self.live.contains(&number)
+    }
+
     /// The logs have every write since this time; `None`: that is not known.
     fn since(&self) -> Option<Timestamp> {
-        if self.sealed.contains_key(&FIRST_GENERATION) || self.live.contains(&FIRST_GENERATION) {
+        let mut whole = &self.kept[..];
+        while let Some((before, _)) = logs::before_gap(whole, 0, |number| self.has(number)) {
+            whole = &whole[whole.partition_point(|log| log.number <= before.number)..];
+        }
+        if whole.len() == self.kept.len() && self.has(FIRST_GENERATION) {
             return Some(Timestamp(0));
         }
-        let oldest = self.kept.iter().map(|log| log.until).find(|until| *until > 0);
+        let oldest = whole.iter().map(|log| log.until).find(|until| *until > 0);
         oldest.map(Timestamp)
     }
 }

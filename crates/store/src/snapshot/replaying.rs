@@ -1,6 +1,7 @@
 //! A point in time: the logs after a snapshot, without the writes after the point, as generations of the tail
 //! of a restored directory. The server that starts in it seals them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use millrace_document::Timestamp;
@@ -32,31 +33,35 @@ pub(super) fn logs_are_gone(data_dir: &Path) -> Error {
 /// The logs of a data directory from one generation on.
 pub(super) struct LogsAfter {
     /// By generation, the oldest first.
-    logs: Vec<(u64, PathBuf)>,
+    logs: BTreeMap<u64, PathBuf>,
     /// Drops that the manifest knows: on a full disk they are in no log.
     marks: Vec<DropMark>,
 }
 
 impl LogsAfter {
-    /// Lists the logs of a data directory from a generation on: kept ones, and those of writes that are not
-    /// sealed yet.
+    /// Lists the logs of a data directory from a generation on: kept ones, those of writes that are not sealed
+    /// yet, and those that a killed process had sealed and not kept yet.
     ///
     /// # Errors
-    /// The generation's log is not kept any more, so that writes are missing.
+    /// The generation's log is not kept any more, or one after it is missing, so that writes are.
     pub fn of(data_dir: &Path, first: u64) -> Result<Self, Error> {
         let failed =
             |error: std::io::Error| Error::io(&format!("list the logs of {}", data_dir.display()), &error);
-        let Manifest { generations, marks, .. } = Manifest::read(&RealDisk, data_dir)?.unwrap_or_default();
+        let manifest = Manifest::read(&RealDisk, data_dir)?.unwrap_or_default();
+        let Manifest { generations, marks, next_number, .. } = manifest;
         let options = StoreOptions::new(data_dir);
         let live = generations.into_iter().map(|number| (number, tail_path(&options, number).join(LOG_NAME)));
-        let kept = logs::kept(data_dir).map_err(failed)?.into_iter().map(|log| (log.number, log.path));
-        let mut logs: Vec<(u64, PathBuf)> = kept.chain(live).filter(|(number, _)| *number >= first).collect();
-        logs.sort();
-        logs.dedup_by_key(|(number, _)| *number);
-        match logs.first().is_some_and(|(number, _)| *number == first) {
-            true => Ok(LogsAfter { logs, marks }),
-            false => Err(logs_are_gone(data_dir)),
+        // Others than these no manifest has named.
+        let mut of_tail = logs::in_tail(&RealDisk, data_dir).map_err(failed)?;
+        of_tail.retain(|number, _| *number < next_number);
+        let kept = logs::kept(data_dir).map_err(failed)?;
+        let of_kept = kept.iter().map(|log| (log.number, log.path.clone()));
+        let all: BTreeMap<u64, PathBuf> = live.chain(of_tail).chain(of_kept).collect();
+        let is_there = |number| all.contains_key(&number);
+        if !is_there(first) || logs::before_gap(&kept, first, is_there).is_some() {
+            return Err(logs_are_gone(data_dir));
         }
+        Ok(LogsAfter { logs: all.into_iter().filter(|(number, _)| *number >= first).collect(), marks })
     }
 
     /// Drops until a time that the manifest of the data directory knows.

@@ -236,7 +236,7 @@ fn open_or_remake(directory: &Path) -> Result<(Arc<dyn TailRows>, bool), Error> 
     check_logs(directory)?;
     let log = TailLogFile::of(directory).cut_torn_end(&copies_of(directory))?;
     // What a killed process has written and not synced is acknowledged, and visible from now on.
-    TailLogFile::of(directory).sync()?;
+    TailLogFile::of(directory).sync(&log)?;
     match open_existing(directory, &log) {
         Ok(tail) => Ok((Arc::new(tail), false)),
         Err(error @ Error::NoSpace { .. }) => Err(error),

@@ -291,3 +291,24 @@ fn a_log_is_laid_out_until_it_is_wanted() {
     drop(tail);
     assert_eq!(rows(&*FjallTails.open(&directory).expect("opened")), [row(1, 10)]);
 }
+
+/// After a sync that failed, the system may take bytes for written that are not on the disk.
+#[test]
+fn what_may_not_be_on_the_disk_is_written_again() {
+    let (root, directory) = generation();
+    let tail = FjallTails.create(&directory).expect("made");
+    append(&*tail, vec![row(1, 100)]).expect("synced");
+    // A process that was killed leaves this.
+    let copy = root.path().join("tail/2");
+    copy_directory(&directory, &copy).expect("copied");
+    let (path, log) = (copy.join(LOG_NAME), TailLogFile::of(&copy));
+    let before = std::fs::read(&path).expect("read");
+    let file = File::options().write(true).open(&path).expect("opened");
+    file.set_modified(std::time::UNIX_EPOCH).expect("set");
+    let (content, _) = log.check().expect("it is whole");
+    assert!(0 < content.synced && content.synced < content.end.bytes);
+    log.sync(&content).expect("synced");
+    let written = file.metadata().and_then(|metadata| metadata.modified()).expect("known");
+    assert!(written > std::time::UNIX_EPOCH);
+    assert!(std::fs::read(&path).expect("read") == before, "the bytes stay as they are");
+}

@@ -170,6 +170,8 @@ pub(crate) enum LogTailState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogVerdict {
     pub end: LogEnd,
+    /// The byte before which all was synced when the last whole batch was written, as far as batches say so.
+    pub synced: u64,
     pub rest: LogTailState,
     pub keys: LogKeys,
 }
@@ -277,6 +279,7 @@ impl ItemHeader {
 /// Judges a log; `bytes` may leave out zeros at its end.
 pub(crate) fn judge(bytes: &[u8]) -> LogVerdict {
     let mut end = LogEnd::default();
+    let mut synced = 0;
     let mut keys = LogKeys::default();
     let mut at = 0;
     while let Some(batch) = JournalBatch::at(bytes, at) {
@@ -284,8 +287,9 @@ pub(crate) fn judge(bytes: &[u8]) -> LogVerdict {
         let misplaced = batch.link.is_some_and(|link| !end.precedes(&link));
         if out_of_order || misplaced {
             let reason = "a batch of the log is not the one that was written after the one before it";
-            return LogVerdict { end, rest: LogTailState::Damaged(reason), keys };
+            return LogVerdict { end, synced, rest: LogTailState::Damaged(reason), keys };
         }
+        synced = batch.link.map_or(synced, |link| link.synced);
         keys.add(bytes, batch.items.clone());
         at = batch.next;
         end = LogEnd {
@@ -301,7 +305,7 @@ pub(crate) fn judge(bytes: &[u8]) -> LogVerdict {
         None => LogTailState::Blank,
         Some(last) => judge_rest(bytes, at + last + 1, &end),
     };
-    LogVerdict { end, rest, keys }
+    LogVerdict { end, synced, rest, keys }
 }
 
 /// Classifies the bytes between the last whole batch and the last nonzero byte.

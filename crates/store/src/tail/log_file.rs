@@ -9,6 +9,7 @@ use std::io::{self, Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use millrace_env::{Disk as _, RealDisk};
 use rustix::fs::{SeekFrom, seek};
 
 use super::journal::{LogEnd, LogEntry, LogKeys, LogTailState, LogVerdict, entries, judge};
@@ -46,6 +47,8 @@ pub(crate) struct LogCut {
 /// The whole batches of a log.
 pub(crate) struct LogContent {
     pub end: LogEnd,
+    /// The byte before which all is known to be synced.
+    pub synced: u64,
     pub keys: LogKeys,
 }
 
@@ -129,7 +132,7 @@ impl TailLogFile {
     /// The log is damaged, is not there, or cannot be read.
     pub fn check(&self) -> Result<(LogContent, Option<LogCut>), Error> {
         let (verdict, _) = self.judge()?;
-        let content = LogContent { end: verdict.end, keys: verdict.keys };
+        let content = LogContent { end: verdict.end, synced: verdict.synced, keys: verdict.keys };
         let offset = content.end.bytes;
         match verdict.rest {
             LogTailState::Blank => Ok((content, None)),
@@ -161,13 +164,25 @@ impl TailLogFile {
         Ok(content)
     }
 
-    /// Makes durable what was written to the log.
+    /// Makes the whole batches of the log durable. Those that may not be are written again: after a sync that
+    /// failed, the system takes bytes in its memory for written that are not on the disk.
     ///
     /// # Errors
     /// The system cannot.
-    pub fn sync(&self) -> Result<(), Error> {
-        let synced = File::open(&self.path).and_then(|file| file.sync_data());
-        synced.map_err(|error| self.failed("sync", &error))
+    pub fn sync(&self, content: &LogContent) -> Result<(), Error> {
+        let sync = || {
+            let file = File::options().read(true).write(true).open(&self.path)?;
+            let (mut at, end) = (content.synced, content.end.bytes);
+            let mut bytes = vec![0; PIECE];
+            while at < end {
+                let piece = &mut bytes[..(end - at).min(PIECE as u64) as usize];
+                file.read_exact_at(piece, at)?;
+                file.write_all_at(piece, at)?;
+                at += piece.len() as u64;
+            }
+            file.sync_data()
+        };
+        sync().map_err(|error| self.failed("sync", &error))
     }
 
     /// Notes that the log has its first batch: it is damaged if it has none from now on. The directory has
@@ -284,7 +299,7 @@ impl TailLogFile {
         let generation = self.directory.file_name().unwrap_or_default().to_string_lossy();
         let target = copies.join(format!("{generation}-{:012}", cut.end));
         let copy = || -> io::Result<()> {
-            fs::create_dir_all(copies)?;
+            RealDisk.create_directory(copies)?;
             let mut from = File::open(&self.path)?;
             from.seek(io::SeekFrom::Start(cut.end))?;
             let mut to = File::create(&target)?;

@@ -24,12 +24,12 @@ use millrace_env::pace;
 use millrace_segment::SegmentFile;
 use parking_lot::Mutex;
 
-use crate::Error;
 use crate::context::StoreContext;
 use crate::snapshot::logs;
 use crate::state::erasures::ErasureRecord;
 use crate::state::{StoreState, StoredBucket};
 use crate::upkeep::merging::MergeCandidate;
+use crate::{Error, StoreOptions};
 
 /// Maximum number of erasures that are looked after at a time.
 const AT_A_TIME: usize = 256;
@@ -285,7 +285,7 @@ impl ErasureWork {
                 shared.erasures.reopen(group, next_number, now);
             }
         }
-        let mut chosen = None;
+        let (mut chosen, mut erased) = (None, Vec::new());
         for (group, record) in &pending {
             let left = files.dropped_bytes(group, record);
             let has_begun = record.begins() <= now;
@@ -296,7 +296,7 @@ impl ErasureWork {
             let has_copies = left.is_empty() && !(delete_copies(shared, record) && are_logs_erased);
             if left.is_empty() && !has_copies {
                 match shared.is_erased_elsewhere(record.dropped) {
-                    true => shared.erasures.finish(group, record.dropped, shared.timestamps.now().0),
+                    true => erased.push((group, record.dropped)),
                     false if has_begun => shared.erase_elsewhere(record.dropped),
                     false => {}
                 }
@@ -310,6 +310,12 @@ impl ErasureWork {
             }
             let file = |number: &u64| MergeCandidate::of_file(&files.state, *number, &awake);
             chosen = chosen.or_else(|| left.segments.iter().find_map(file));
+        }
+        if !erased.is_empty() {
+            sync_removals(&shared.options)?;
+        }
+        for (group, dropped) in erased {
+            shared.erasures.finish(group, dropped, shared.timestamps.now().0);
         }
         let StoreContext { options, .. } = shared;
         shared.erasures.save(&*options.disk, &options.data_dir, now)?;
@@ -361,6 +367,18 @@ impl ErasureWork {
         shared.erasures.save(&*options.disk, &options.data_dir, now)?;
         Ok(None)
     }
+}
+
+/// Makes removals of files durable: what a receipt says is erased must not come back with a loss of power.
+fn sync_removals(options: &StoreOptions) -> Result<(), Error> {
+    let of_data = ["segments", "tail", "torn"].map(|name| options.data_dir.join(name));
+    for directory in of_data.into_iter().chain([logs::directory(&options.data_dir)]) {
+        if directory.exists() {
+            let synced = options.disk.sync_directory(&directory);
+            synced.map_err(|error| Error::io("make the removal of files durable", &error))?;
+        }
+    }
+    Ok(())
 }
 
 /// Deletes copies of cut ends of logs from before a drop. Returns true if none is left.

@@ -149,7 +149,7 @@ impl StoreMaintenance {
         }
         let horizon = forgettable_before(&self.shared, &state);
         let interval = tuning.prune_interval.as_micros() as u64;
-        if let Some(pruned) = self.pruning.next(&state, now, interval, horizon)? {
+        if let Some(pruned) = self.pruning.next(&state, now, interval, horizon) {
             if let Some(bucket) = state.buckets.iter().find(|bucket| bucket.id == pruned) {
                 self.merge(&MergeCandidate::whole(bucket))?;
             }

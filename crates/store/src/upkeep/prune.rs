@@ -1,6 +1,7 @@
 //! Pruning of removals that need not be remembered any more, and that no merge has reached.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_segment::SegmentFile;
@@ -30,30 +31,21 @@ impl RemovalPruning {
 
     /// Returns a bucket to merge completely; `horizon` is the time before which removals are forgotten.
     /// `None`: nothing to do now.
-    pub fn next(
-        &self,
-        state: &StoreState,
-        now_us: u64,
-        interval_us: u64,
-        horizon: u64,
-    ) -> Result<Option<BucketId>, Error> {
+    pub fn next(&self, state: &StoreState, now_us: u64, interval_us: u64, horizon: u64) -> Option<BucketId> {
         let mut pass = self.pass.lock();
         if pass.found.is_empty() && now_us.abs_diff(pass.began_us) >= interval_us {
             pass.began_us = now_us;
-            for bucket in &state.buckets {
-                if has_old_removals(bucket, horizon)? {
-                    pass.found.push_back(bucket.id);
-                }
-            }
+            // A damaged bucket is not merged; the damage is reported elsewhere.
+            let has_some = |bucket: &&Arc<StoredBucket>| has_old_removals(bucket, horizon).unwrap_or(false);
+            pass.found.extend(state.buckets.iter().filter(has_some).map(|bucket| bucket.id));
         }
-        Ok(pass.found.pop_front())
+        pass.found.pop_front()
     }
 }
 
 /// True if a chunk of the bucket has removals and nothing younger than the horizon. A chunk with both old and
 /// young rows waits: the removals might be the young ones, and the segment would be rewritten for nothing.
 fn has_old_removals(bucket: &StoredBucket, horizon: u64) -> Result<bool, Error> {
-    // A damaged bucket is not merged; the damage is reported elsewhere.
     for segment in bucket.segments.iter().filter_map(|segment| segment.opened.as_ref().ok()) {
         for section in 0..segment.sections().len() {
             if section_has_old_removals(segment, section, bucket, horizon)? {

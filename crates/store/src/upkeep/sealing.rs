@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_bucket::BucketId;
@@ -48,6 +48,8 @@ pub(crate) struct TailSealer {
     ended: Condvar,
     /// Number of the generation whose segments last found no space, and the bytes that were free before.
     unfitting: Mutex<Option<(u64, u64)>>,
+    /// When kept logs that are too old were last looked for, in microseconds of the clock.
+    expired_us: AtomicU64,
 }
 
 /// The turn to seal a generation, which others wait for.
@@ -69,12 +71,14 @@ impl TailSealer {
             is_sealing: Mutex::default(),
             ended: Condvar::new(),
             unfitting: Mutex::default(),
+            expired_us: AtomicU64::new(0),
         }
     }
 
     /// Seals when there is a reason to.
     pub fn seal_if_due(&self) -> Result<(), Error> {
         let shared = &self.shared;
+        self.expire_logs();
         let state = shared.state();
         let active = &state.generations[0];
         let bytes = active.bytes.load(Ordering::Relaxed);
@@ -98,6 +102,19 @@ impl TailSealer {
         // The earlier rows can be sealed even if the next generation could not be made.
         let sealed = self.seal_older(u64::MAX);
         rolled.and(sealed)
+    }
+
+    /// Deletes kept logs that are too old, also where nothing is sealed any more: on a full disk, for one.
+    fn expire_logs(&self) {
+        let StoreContext { options, health, .. } = &*self.shared;
+        let now = options.clock.now_us();
+        let last = self.expired_us.load(Ordering::Relaxed);
+        if options.keep_logs.is_zero() || now.abs_diff(last) < EXPIRING_US {
+            return;
+        }
+        self.expired_us.store(now, Ordering::Relaxed);
+        let reason = logs::expire(options).err().map(|error| error.to_string());
+        health.record_outcome("delete kept logs", reason);
     }
 
     /// Seals all rows that exist now. It does not wait for rows that arrive in the meantime.
@@ -274,6 +291,9 @@ const FILES_AT_ONCE: usize = 2;
 
 /// Divisor of the space in which segments did not fit that gives what must be free beyond it.
 const UNFITTING_MARGIN: u64 = 8;
+
+/// Time in microseconds between two searches for kept logs that are too old.
+const EXPIRING_US: u64 = 10_000_000;
 
 /// An idle tail of fewer bytes stays as it is.
 const WORTH_BYTES: u64 = 64 << 10;

@@ -2,14 +2,14 @@
 //! that was acknowledged.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_env::PowerLossDisk;
 use millrace_store::{Store, StoreOptions, StoreTuning, StoreVisit};
 
-use crate::common::{TestLayout, open, options, put, remove, visited};
+use crate::common::{TestLayout, open, options, put, remove, visited, wait_until};
 
 /// Number of lives of a directory; each takes about half a second.
 const LIVES: &str = "MILLRACE_POWER_LIVES";
@@ -116,4 +116,40 @@ fn a_new_store_is_there_from_its_first_acknowledged_write_on() {
     store.close();
     let store = open(options(&left.path().join("data")));
     assert_eq!(all(&store).into_values().collect::<Vec<_>>(), [1]);
+}
+
+const WORDS: &str = "some words of no one else";
+
+/// Files below a directory that have the words.
+fn files_with_words(directory: &Path) -> Vec<PathBuf> {
+    let has_words = |path: &PathBuf| {
+        // Threads of the store remove files meanwhile.
+        let bytes = std::fs::read(path).unwrap_or_default();
+        bytes.windows(WORDS.len()).any(|window| window == WORDS.as_bytes())
+    };
+    crate::snapshots::files(directory).into_iter().filter(has_words).collect()
+}
+
+#[test]
+fn a_loss_of_power_brings_nothing_back_that_was_erased() {
+    let (place, kept) =
+        (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let root = place.path().join("data");
+    std::fs::create_dir(&root).expect("made");
+    let disk = PowerLossDisk::new(&root, kept.path());
+    let keep_logs = Duration::from_secs(3600);
+    let store = open(StoreOptions { maintenance: true, keep_logs, ..small(&root, &disk) });
+    for number in 0..20 {
+        put(&store, &format!("id:n:mail:g=ann:{number}"), WORDS, number);
+    }
+    store.seal().expect("sealed");
+    assert!(!files_with_words(&root).is_empty());
+    let group = millrace_document::DocumentGroup::Name("ann".to_owned());
+    store.drop_group(None, &group).expect("dropped");
+    store.erase_within(&group, Duration::ZERO).expect("noted");
+    wait_until("it is erased", || store.pending_erasures() == (0, 0));
+    let left = tempfile::tempdir().expect("a directory");
+    disk.lose_power(&left.path().join("data")).expect("copied");
+    assert_eq!(files_with_words(left.path()), Vec::<PathBuf>::new());
+    store.close();
 }

@@ -156,11 +156,17 @@ fn a_group_is_read_as_of_each_time_while_the_store_is_in_use() {
     assert_eq!((faults(&store, *last), faults(&store, before)), (vec![false; 2], vec![true; 2]));
     assert_eq!(faults(&store, noted[1].0), [false, true]);
     assert_eq!(store.reach(*last).expect("listed").logs_since, Some(Timestamp(0)));
-    // A log in between is not kept any more.
-    let kept = directory.path().join("snapshots/.logs");
-    let mut logs: Vec<_> =
-        std::fs::read_dir(&kept).expect("listed").map(|entry| entry.expect("an entry").path()).collect();
-    logs.sort();
+    // A log in between was lost.
+    let logs = crate::snapshots::files(&directory.path().join("snapshots/.logs"));
+    let newest = logs.last().expect("some are kept");
+    let lost = directory.path().join("lost");
+    std::fs::rename(newest, &lost).expect("renamed");
+    assert_eq!(faults(&store, *last), [true, true]);
+    assert!(refused(*last).contains("the logs of writes after the snapshot are not there"));
+    assert_eq!(store.reach(*last).expect("listed").logs_since, None);
+    std::fs::rename(&lost, newest).expect("renamed");
+    assert_eq!(faults(&store, *last), [false, false]);
+    // The oldest are not kept any more.
     std::fs::remove_file(&logs[0]).expect("removed");
     std::fs::remove_file(&logs[1]).expect("removed");
     assert_eq!(faults(&store, *last), [true, false]);

@@ -10,6 +10,8 @@ use millrace_store::{Store, StoreVisit, VersionKey};
 use crate::common::{get, id, open, visited};
 use crate::late::{NOW, RETENTION, apply, infos, small, version};
 use crate::model::{GROUPS, TYPES};
+use crate::snapshots::files;
+use crate::transfer::{bytes, import};
 
 const BUCKETS: u8 = 2;
 
@@ -242,4 +244,58 @@ fn a_file_goes_with_the_last_replica_that_has_documents_in_it() {
     }
     let files = std::fs::read_dir(directory.path().join("segments")).expect("listed").count();
     assert_eq!((store.status().segments, store.status().documents, files), (0, 0, 0));
+}
+
+/// Damage in the file of one replica concerns no other. It is filled from a complete one, and keeps what was
+/// written to it since.
+#[test]
+fn a_damaged_replica_is_filled_again() {
+    let root = tempfile::tempdir().expect("a directory");
+    let path = root.path().join("damaged");
+    let (mut store, complete) = (open(small(&path)), open(small(&root.path().join("complete"))));
+    let (old, young) = ("id:n:mail:g=ann:old", "id:n:mail:g=ann:0");
+    let damaged = bucket_of(young);
+    let others: Vec<BucketId> = buckets().into_iter().filter(|bucket| *bucket != damaged).collect();
+    let (first, second) = versions();
+    apply(&complete, first);
+    apply(&complete, second);
+    let copy = |to: &Store, bucket: BucketId| {
+        for parcel in complete.export(&[bucket]).expect("exported") {
+            import(to, &parcel, &bytes(&parcel)).expect("imported");
+        }
+    };
+    copy(&store, damaged);
+    others.iter().for_each(|bucket| copy(&store, *bucket));
+    for (id, timestamp) in [(old, NOW - RETENTION + 100), (young, NOW - 20)] {
+        for to in [&store, &complete] {
+            apply(to, vec![version(id, timestamp, true).0]);
+            to.seal().expect("sealed");
+        }
+    }
+    for to in [&store, &complete] {
+        to.create_replicas(&buckets()).expect("made");
+    }
+    let whole = infos(&complete, &buckets());
+    assert_eq!(infos(&store, &buckets()), whole);
+    store.give_up_damaged(&buckets()).expect("nothing is damaged");
+    assert_eq!(infos(&store, &buckets()), whole);
+
+    store.close();
+    let file = files(&path.join("segments")).into_iter().next().expect("that of the first import");
+    let content = std::fs::read(&file).expect("read");
+    std::fs::write(&file, &content[..content.len() / 2]).expect("cut");
+    store = open(small(&path));
+    store.replica_infos(&[damaged], Timestamp(0)).expect_err("it cannot be counted");
+    store.give_up_damaged(&buckets()).expect("given up");
+    store.close();
+    let findings = millrace_store::check(&path).expect("checked").findings;
+    assert!(findings.is_empty(), "the file is gone: {findings:?}");
+    store = open(small(&path));
+    assert_eq!(infos(&store, &others), infos(&complete, &others));
+    assert!(!infos(&store, &[damaged])[0].expect("it is there").complete);
+    // A removal of the old one may have been in the damaged file, and be forgotten elsewhere.
+    assert_eq!((get(&store, old), get(&store, young)), (None, i64::try_from(NOW - 20).ok()));
+    copy(&store, damaged);
+    store.complete_replicas(&[damaged]).expect("completed");
+    assert_eq!(infos(&store, &buckets()), whole);
 }

@@ -17,7 +17,7 @@ use millrace_store::{
 };
 use parking_lot::Mutex;
 
-use crate::common::{document, id, open, options, put, remove, visited, write};
+use crate::common::{document, id, open, options, put, remove, visited, wait_until, write};
 
 fn name(text: &str) -> SnapshotName {
     SnapshotName::parse(text).expect("the test's name is one")
@@ -453,6 +453,22 @@ fn kept_logs_are_bounded_and_go_with_erased_groups() {
     assert_eq!(left, Vec::<PathBuf>::new());
 }
 
+/// On a full disk nothing is sealed, and it would stay full.
+#[test]
+fn kept_logs_expire_though_nothing_is_sealed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let clock = Arc::new(ManualClock::new(20_000 * 24 * 3_600_000_000));
+    let own = Arc::clone(&clock) as Arc<dyn WallClock>;
+    let keep_logs = Duration::from_secs(60);
+    let store = open(StoreOptions { clock: own, keep_logs, ..options(directory.path()) });
+    put(&store, "id:n:mail:g=ann:1", "words", 1);
+    store.seal().expect("sealed");
+    let logs = || files(&directory.path().join("snapshots/.logs")).len();
+    wait_until("it is kept", || logs() == 1);
+    clock.set(20_001 * 24 * 3_600_000_000);
+    wait_until("it is deleted", || logs() == 0);
+}
+
 /// A machine that started with a wrong clock, for one. Times of other clocks that are far ahead are refused.
 #[test]
 fn a_snapshot_is_made_though_the_clock_was_set_back() {
@@ -469,6 +485,49 @@ fn a_snapshot_is_made_though_the_clock_was_set_back() {
     let refused = store.create_snapshot(&name("second"), ahead, attached).expect_err("another clock's");
     assert!(matches!(refused, Error::ClockAhead { .. }), "{refused}");
     assert_eq!(names(&store), ["first"]);
+}
+
+/// Each log names the one that followed it, so that one that is lost in between is noticed.
+#[test]
+fn a_kept_log_that_is_missing_is_noticed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let live = directory.path().join("live");
+    let keeping = || StoreOptions { keep_logs: Duration::from_secs(3600), ..options(&live) };
+    let store = open(keeping());
+    create(&store, "first").expect("made");
+    for round in 0..4 {
+        put(&store, &format!("id:n:mail:g=ann:{round}"), "words", round);
+        store.seal().expect("sealed");
+    }
+    let (time, expected) = (store.next_timestamp(), contents(&store));
+    store.close();
+    let logs = || files(&live.join("snapshots/.logs"));
+    // An earlier version did not note which one followed.
+    for log in logs() {
+        let name = log.file_name().and_then(|name| name.to_str()).expect("it has a name");
+        let (earlier, _) = name.rsplit_once('-').expect("it names the next one");
+        std::fs::rename(&log, log.with_file_name(format!("{earlier}.jnl"))).expect("renamed");
+    }
+    open(keeping()).close();
+    assert_eq!(at(&live, time).expect("restored"), expected);
+    assert!(millrace_store::check(&live).expect("checked").findings.is_empty());
+    for missing in &logs()[1..] {
+        // A crash came before it was moved to the kept ones.
+        let name = missing.file_name().and_then(|name| name.to_str()).expect("it has a name");
+        let sealed = live.join("tail").join(&name[..16]);
+        std::fs::create_dir(&sealed).expect("made");
+        std::fs::rename(missing, sealed.join("0.jnl")).expect("renamed");
+        assert_eq!(at(&live, time).expect("restored"), expected);
+        std::fs::rename(sealed.join("0.jnl"), missing).expect("renamed");
+        std::fs::remove_dir(&sealed).expect("removed");
+        let lost = directory.path().join("lost");
+        std::fs::rename(missing, &lost).expect("renamed");
+        let refused = at(&live, time).expect_err("a log is missing").to_string();
+        assert!(refused.contains("the logs of writes after the snapshot are not there"), "{refused}");
+        let findings = millrace_store::check(&live).expect("checked").findings;
+        assert!(findings.len() == 1 && findings[0].meaning.contains("is not there"), "{findings:?}");
+        std::fs::rename(&lost, missing).expect("renamed");
+    }
 }
 
 /// A crash while a generation is made leaves it without a name, and its number is given again: its log would
@@ -495,4 +554,12 @@ fn a_generation_that_no_manifest_named_leaves_no_log() {
     open(keeping()).close();
     let kept = files(&live.join("snapshots"));
     assert_eq!(kept.len(), 1, "that of the writes: {kept:?}");
+    // The number of one that was begun beside the writing of a segment is below those that are free.
+    let segment = files(&live.join("segments")).pop().expect("that of the writes");
+    let left = live.join("tail").join(segment.file_stem().expect("its number"));
+    std::fs::create_dir(&left).expect("made");
+    std::fs::write(left.join("0.jnl"), "").expect("written");
+    open(keeping()).close();
+    assert!(!left.exists());
+    assert_eq!(files(&live.join("snapshots")), kept);
 }

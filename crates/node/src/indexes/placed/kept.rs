@@ -421,9 +421,15 @@ impl KeptCopy {
     pub fn erase(&self, marks: &CopyMarks) -> Result<(), CopyError> {
         self.write(marks)?;
         let until = marks.lowest();
-        self.copy.compact(until.0)?;
-        self.erased.fetch_max(until.0, Ordering::SeqCst);
+        if self.copy.compact(until.0)? {
+            self.erased.fetch_max(until.0, Ordering::SeqCst);
+        }
         Ok(())
+    }
+
+    /// Ends merges, also those of erasures: the node stops.
+    pub fn end_merges(&self) {
+        self.copy.end_merges();
     }
 
     /// [`KeptCopy::flush`] without merging.

@@ -498,6 +498,8 @@ impl PlacedService {
             return;
         }
         let due = self.copies.lock().all_flushes();
+        // A flush waits for the merge that is under way.
+        due.iter().for_each(|due| due.kept.end_merges());
         self.flush(due);
     }
 }
