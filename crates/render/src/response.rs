@@ -202,7 +202,7 @@ impl Serialize for TopLevel<'_> {
             map.serialize_entry("coverage", &CoverageJson(response))?;
         }
         if !response.errors.is_empty() {
-            map.serialize_entry("errors", &IteratorList(response.errors.iter().map(ErrorJson)))?;
+            map.serialize_entry("errors", response.errors)?;
         }
         let SearchResponse { hits, groupings, sources, .. } = *response;
         if !sources.is_empty() {
@@ -269,21 +269,18 @@ impl Serialize for DegradedCoverage {
     }
 }
 
-struct ErrorJson<'a>(&'a ErrorMessage);
-
-impl Serialize for ErrorJson<'_> {
+impl Serialize for ErrorMessage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let error = self.0;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("code", &error.code)?;
-        map.serialize_entry("summary", &error.summary)?;
-        if let Some(source) = &error.source {
+        map.serialize_entry("code", &self.code)?;
+        map.serialize_entry("summary", &self.summary)?;
+        if let Some(source) = &self.source {
             map.serialize_entry("source", source)?;
         }
-        if let Some(message) = &error.message {
+        if let Some(message) = &self.message {
             map.serialize_entry("message", message)?;
         }
-        if let Some(transient) = error.transient {
+        if let Some(transient) = self.transient {
             map.serialize_entry("transient", &transient)?;
         }
         map.end()

@@ -123,6 +123,11 @@ fn services(url: &str) -> String {
           <config name='ai.vespa.search.llm.llm-searcher'><propertyPrefix>say</propertyPrefix><stream>false</stream></config>
         </searcher>
       </chain>
+      <chain id='brief' inherits='vespa'>
+        <searcher id='ai.vespa.search.llm.RAGSearcher'>
+          <config name='ai.vespa.search.llm.llm-searcher'><prompt>Briefly: @query {{context}}</prompt></config>
+        </searcher>
+      </chain>
     </search>"
     ))
 }
@@ -206,6 +211,9 @@ fn a_model_is_asked_about_what_was_found() {
         ("Good morning.", &json!("token_stream")),
         "{answer}"
     );
+    let brief: Vec<(&str, &str)> = FERRIES[..3].iter().copied().chain([("searchChain", "brief")]).collect();
+    assert_eq!(server.query(&brief).0, 200);
+    assert_eq!(service.prompt(), format!("Briefly: ferry {CONTEXT}"));
     let say = [("searchChain", "say"), ("say.prompt", "Say all."), ("prompt", "no"), ("query", "ferry")];
     let (_, answer) = server.query(&say);
     assert_eq!(answer["root"]["children"][0]["children"][0]["fields"], json!({ "completion": "All of it." }));
@@ -214,6 +222,50 @@ fn a_model_is_asked_about_what_was_found() {
     // Without the chain no request is sent.
     let (status, answer) = server.query(&FERRIES[..3]);
     assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(2)), "{answer}");
+}
+
+#[test]
+fn a_query_says_what_its_prompt_and_its_answer_have() {
+    let (server, service) = started();
+    for (parameters, prompt) in [
+        (&[("llm.fields", "stars, none")][..], "stars: 2\n\nstars: 4\n\nferry"),
+        (&[("llm.context", "skip")][..], "ferry"),
+        (&[("llm.context", "skip"), ("prompt", "{context}About @query.")][..], "About ferry."),
+    ] {
+        let (status, answer) = server.query(&with(parameters));
+        assert_eq!((status, service.prompt().as_str()), (200, prompt), "{answer}");
+    }
+    // The whole answer at once, after the prompt and the hits.
+    let own = [("llm.stream", "false"), ("llm.includePrompt", "true"), ("llm.includeHits", "true")];
+    let (status, answer) = server.query(&with(&own));
+    assert_eq!((status, &answer["root"]["id"]), (200, &json!("completion")), "{answer}");
+    let fields = |at: usize| &answer["root"]["children"][0]["children"][at]["fields"];
+    assert_eq!(fields(0), &json!({ "prompt": format!("{CONTEXT}\nferry") }));
+    let hits: Value = serde_json::from_str(fields(1)["hits"].as_str().expect("a text")).expect("JSON");
+    assert_eq!(hits["root"]["fields"]["totalCount"], 2, "{hits}");
+    assert_eq!(hits["root"]["children"][1]["fields"]["title"], "the slow ferry", "{hits}");
+    assert_eq!(fields(2), &json!({ "completion": "All of it." }));
+    let (_, events) = text(&server, &with(&[("format", "sse"), ("llm.includeHits", "true")]));
+    assert!(events.starts_with("event: hits\ndata: {\"root\":"), "{events}");
+    assert!(events.contains("\n\nevent: token\ndata: {\"token\":\"It is\"}\n\n"), "{events}");
+}
+
+/// A model's answer has the errors of the search that its prompt is made of: the prompt lacks something.
+#[test]
+fn errors_beside_the_hits_are_beside_the_answer() {
+    let (server, _service) = started();
+    let mut asked = with(&[]);
+    asked[0].1 = "select title, starz from note where userQuery()";
+    let (status, answer) = server.query(&asked);
+    let [error] = answer["root"]["errors"].as_array().expect("errors").as_slice() else { panic!("{answer}") };
+    assert!(error["message"].as_str().expect("a message").contains("'starz'"), "{answer}");
+    assert_eq!((status, &error["code"]), (200, &json!(3)));
+    assert_eq!(answer["root"]["children"][0]["children"][1]["fields"]["token"], " late.");
+    asked.push(("format", "sse"));
+    let (status, events) = text(&server, &asked);
+    let (tokens, told) = events.split_once("event: error\ndata: ").expect(&events);
+    assert!(status == 200 && tokens.ends_with("{\"token\":\" late.\"}\n\n"), "{events}");
+    assert!(told.contains("\"error\":3") && told.contains("'starz'"), "{events}");
 }
 
 #[test]
@@ -277,8 +329,12 @@ fn what_goes_wrong_is_told() {
     refused(&with(&[("prompt", "poison")]), 500, "401: not this; check its endpoint");
     refused(&with(&[("llm.maxTokens", "few")]), 400, "'llm.maxTokens': expected a number, found 'few'");
     refused(&with(&[("llm.json_schema", "{")]), 400, "'llm.json_schema': this is not JSON");
+    refused(&with(&[("llm.stream", "1")]), 400, "'llm.stream': expected true or false, found '1'");
+    refused(&with(&[("llm.context", "none")]), 400, "'llm.context': expected skip, found 'none'");
+    refused(&with(&[("llm.maxToken", "9")]), 400, "'llm.maxToken': it is not one of those");
+    refused(&with(&[("llm.maxToken", "9")]), 400, "(did you mean 'maxTokens'?)");
     refused(&[("searchChain", "rag")], 400, "nothing is asked: give 'prompt', 'llm.prompt' or 'query'");
-    refused(&[("searchChain", "other"), ("query", "x")], 400, "no search chain 'other', only rag, say");
+    refused(&[("searchChain", "other"), ("query", "x")], 400, "'other', only rag, say, brief");
     let (status, answer) = text(&server, &with(&[("format", "xml")]));
     assert!(status == 400 && answer.contains("come as sse or json"), "{status} {answer}");
     let (status, answer) = text(&server, &[("query", "x"), ("format", "sse")]);

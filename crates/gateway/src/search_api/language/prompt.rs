@@ -1,5 +1,6 @@
 //! Prompts of a language model: pure functions.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use millrace_document::{DocumentValue, json};
@@ -10,15 +11,36 @@ use millrace_tensor::json::TensorFormat;
 const CONTEXT: &str = "{context}";
 const QUERY: &str = "@query";
 
+/// Part of the hits that a prompt has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ContextScope {
+    /// All fields of their document summary.
+    All,
+    /// Those of these fields that they have.
+    Fields(BTreeSet<String>),
+    /// Nothing of them.
+    Nothing,
+}
+
+impl ContextScope {
+    fn has(&self, field: &str) -> bool {
+        match self {
+            ContextScope::All => true,
+            ContextScope::Fields(fields) => fields.contains(field),
+            ContextScope::Nothing => false,
+        }
+    }
+}
+
 /// Hits as text for a model: a line for each field, and an empty line between hits. Rank features are left
 /// out.
-pub(super) fn context(hits: &[ResultHit]) -> String {
+pub(super) fn context(hits: &[ResultHit], scope: &ContextScope) -> String {
     let mut text = String::new();
     for hit in hits {
         if !text.is_empty() {
             text.push('\n');
         }
-        for (name, value) in &hit.fields {
+        for (name, value) in hit.fields.iter().filter(|(name, _)| scope.has(name)) {
             let shown = match value {
                 FieldValue::Value(DocumentValue::String(value)) => value.clone(),
                 // Every document value has a JSON form.
