@@ -148,7 +148,14 @@ impl ClientAnswer {
 
     /// Message of the node about a failure, in the format of any endpoint.
     pub fn message(&self) -> String {
-        let json = self.json();
+        // Errors of answers that come as events are an event.
+        let json = match self.body.strip_prefix(b"event: error\ndata: ") {
+            Some(event) => {
+                let data = event.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                serde_json::from_slice(data).unwrap_or_default()
+            }
+            None => self.json(),
+        };
         let error = json.pointer("/root/errors/0");
         let message = json
             .get("message")

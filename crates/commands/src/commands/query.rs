@@ -20,7 +20,8 @@ const SELECT: &str = "select ";
 /// Result formats that are displayed; any other is for another program, and is passed through unchanged.
 const SHOWN: [&str; 2] = ["json", "default"];
 
-/// Runs a query, and shows the answer. The exit status is 1 if the answer has errors.
+/// Runs a query, and shows the answer. The exit status is 1 if the answer has errors, as far as its format is
+/// text.
 pub async fn run(
     node: &NodeArguments,
     arguments: &QueryArguments,
@@ -36,10 +37,14 @@ pub async fn run(
     let body = json!(parameters).to_string();
     let request = OutgoingRequest::new(Method::POST, "/search/").body("application/json", body);
     let form = parameters.get("format").or_else(|| parameters.get("presentation.format"));
-    if form.and_then(Value::as_str).is_some_and(|form| !SHOWN.contains(&form)) {
-        let mut output = OutputStream::open();
-        client.stream(request, |bytes| output.write(bytes)).await?;
-        return Ok(ExitCode::SUCCESS);
+    if let Some(form) = form.and_then(Value::as_str).filter(|form| !SHOWN.contains(form)) {
+        let (mut output, mut errors) = (OutputStream::open(), ErrorMark::of_format(form));
+        let pass_on = |bytes: &[u8]| {
+            errors.read(bytes);
+            output.write(bytes);
+        };
+        client.stream(request, pass_on).await?;
+        return Ok(if errors.is_found { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     }
     let started = Instant::now();
     let answer = client.send(request).await?;
@@ -48,6 +53,36 @@ pub async fn run(
     output.print(|| format!("{}\nin {:.1} ms", text(&answer), elapsed.as_secs_f64() * 1e3), &answer);
     let failed = answer.pointer("/root/errors").is_some();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Search for an error in an answer that is passed on in pieces.
+struct ErrorMark {
+    /// Bytes that only errors have; empty for formats that are not text.
+    mark: &'static [u8],
+    /// The last bytes, in which a mark may begin.
+    tail: Vec<u8>,
+    is_found: bool,
+}
+
+impl ErrorMark {
+    fn of_format(format: &str) -> Self {
+        let mark = match format {
+            "sse" | "EventRenderer" => b"event: error\n".as_slice(),
+            "xml" | "XmlRenderer" => b"<errordetails>".as_slice(),
+            _ => b"".as_slice(),
+        };
+        ErrorMark { mark, tail: Vec::new(), is_found: false }
+    }
+
+    fn read(&mut self, piece: &[u8]) {
+        if self.mark.is_empty() || self.is_found {
+            return;
+        }
+        self.tail.extend_from_slice(piece);
+        self.is_found = self.tail.windows(self.mark.len()).any(|bytes| bytes == self.mark);
+        let read = self.tail.len().saturating_sub(self.mark.len() - 1);
+        self.tail.drain(..read);
+    }
 }
 
 /// Parameters of a query. Words that are neither NAME=VALUE nor YQL are what a user would type into a search
@@ -159,6 +194,25 @@ mod tests {
         assert_eq!(named("hits=3").expect("a parameter"), ("hits", "3"));
         assert_eq!(named("SELECT * from a where b = 1").expect("YQL").0, "yql");
         assert!(named("hits").is_err());
+    }
+
+    #[test]
+    fn errors_are_found_in_pieces() {
+        let events = "event: token\ndata: {\"token\":\"event: error\"}\n\n";
+        let xml = "<result><hit>&lt;errordetails&gt;</hit></result>";
+        for (format, text, expected) in [
+            ("sse", events.to_owned(), false),
+            ("sse", format!("{events}event: error\ndata: {{}}\n\n"), true),
+            ("xml", xml.to_owned(), false),
+            ("xml", format!("<errordetails><error/></errordetails>{xml}"), true),
+            ("cbor", "<errordetails>".to_owned(), false),
+        ] {
+            for size in [1, 5, 1000] {
+                let mut errors = ErrorMark::of_format(format);
+                text.as_bytes().chunks(size).for_each(|piece| errors.read(piece));
+                assert_eq!(errors.is_found, expected, "{format} {size} {text}");
+            }
+        }
     }
 
     #[test]

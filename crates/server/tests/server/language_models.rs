@@ -286,6 +286,20 @@ fn the_command_line_shows_what_a_model_says() {
     assert!(answer.starts_with("It is late.\nin "), "{answer}");
     let events = asked(&["format=sse"]);
     assert!(events.starts_with("event: token\ndata: {\"token\":\"It is\"}\n\n"), "{events}");
+    // Errors make the exit status 1, also where the answer is passed on as it comes.
+    let ferries = ["yql=select title from note where userQuery()", "query=ferry", "streaming.groupname=ann"];
+    let failed = |more: &[&str]| {
+        let arguments: Vec<&str> =
+            ["query", "timeout=60s"].iter().chain(&ferries).chain(more).copied().collect();
+        let output = server.millrace(&arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (events, _) = failed(&["searchChain=rag", "format=sse", "prompt=poison"]);
+    assert!(events.starts_with("event: error\ndata: {"), "{events}");
+    let (_, told) = failed(&["format=sse"]);
+    assert!(told.contains("sse is for answers of language models") && !told.contains("data:"), "{told}");
 }
 
 #[test]
