@@ -10,6 +10,9 @@ from packages import call, deploy, services
 
 SCHEMA = """schema page {
     document page {
+        struct person { field name type string { } field age type int { } }
+        field authors type array<person> { indexing: summary struct-field name { indexing: attribute } }
+        field notes type map<string, string> { indexing: summary struct-field key { indexing: attribute } }
         field text type string { indexing: summary | index }
         field year type int { indexing: summary | attribute }
     }
@@ -96,6 +99,10 @@ def test_schemas(node):
     schema = schemas["page"]
     assert schema["fields"]["text"] == {"name": "text", "type": "string", "isIndex": True, "isAttribute": False, "aliases": []}
     assert schema["fields"]["year"]["isAttribute"] is True
+    assert sorted(name for name in schema["fields"] if "." in name) == ["authors.name", "notes.key"], "what can be searched"
+    part = {"type": "string", "isIndex": False, "isAttribute": True, "aliases": []}
+    assert schema["fields"]["authors.name"] == {"name": "authors.name"} | part
+    assert schema["fields"]["notes.key"] == {"name": "notes.key"} | part
     assert schema["fieldSets"]["words"] == {"name": "words", "type": "string", "isIndex": True, "isAttribute": False, "fieldNames": ["text"]}
     assert schema["rankProfiles"]["recent"] == {
         "name": "recent", "hasSummaryFeatures": True, "hasRankFeatures": False, "useSignificanceModel": False,
@@ -165,6 +172,11 @@ def test_queries(node):
     assert not is_error and [hit["fields"]["year"] for hit in answer["root"]["children"]] == [2002]
     is_error, answer = tool(node, "executeQuery", yql=yql, queryProfileName="nosuch")
     assert is_error and "nosuch" in answer["root"]["errors"][0]["message"]
+    is_error, answer = tool(node, "executeQuery", yql=yql, groupname="me", queryProfileName=None, parameters=None)
+    assert not is_error and answer["root"]["fields"]["totalCount"] == 2, "null is left out"
+    sources = {"sources": ["page"], "presentation.summaryFields": ["year"], "hits": 1}
+    is_error, answer = tool(node, "executeQuery", yql="select * from sources * where true", groupname="me", parameters=sources)
+    assert not is_error and list(answer["root"]["children"][0]["fields"]) == ["year"]
     is_error, answer = tool(node, "executeQuery", yql="select", groupname="me")
     assert is_error and "YQL" in answer["root"]["errors"][0]["message"]
 

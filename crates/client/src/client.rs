@@ -148,7 +148,14 @@ impl ClientAnswer {
 
     /// Message of the node about a failure, in the format of any endpoint.
     pub fn message(&self) -> String {
-        let json = self.json();
+        // Errors of answers that come as events are an event.
+        let json = match self.body.strip_prefix(b"event: error\ndata: ") {
+            Some(event) => {
+                let data = event.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                serde_json::from_slice(data).unwrap_or_default()
+            }
+            None => self.json(),
+        };
         let error = json.pointer("/root/errors/0");
         let message = json
             .get("message")
@@ -296,10 +303,22 @@ impl NodeClient {
         request: OutgoingRequest,
         mut sink: impl FnMut(&[u8]),
     ) -> Result<HeaderMap, Error> {
+        self.stream_with_headers(request, |_, piece| sink(piece)).await
+    }
+
+    /// Like [`NodeClient::stream`], with the headers of the response for each part.
+    ///
+    /// # Errors
+    /// Those of [`NodeClient::stream`].
+    pub async fn stream_with_headers(
+        &self,
+        request: OutgoingRequest,
+        mut sink: impl FnMut(&HeaderMap, &[u8]),
+    ) -> Result<HeaderMap, Error> {
         let timeout = request.timeout.unwrap_or(self.timeout);
         let mut answer = self.within(timeout, self.open(request)).await?;
         while let Some(piece) = self.within(timeout, answer.next()).await? {
-            sink(&piece);
+            sink(&answer.headers, &piece);
         }
         Ok(answer.headers)
     }

@@ -10,7 +10,15 @@ pub fn text(answer: &Value) -> String {
         lines.push(format!("error: {}", error["message"].as_str().unwrap_or("unknown")));
     }
     let failed = !lines.is_empty();
-    if root["id"] == "token_stream" {
+    if ["token_stream", "completion"].iter().any(|id| root["id"] == *id) {
+        for event in children(root).iter().flat_map(children) {
+            if let Some(prompt) = event["fields"]["prompt"].as_str() {
+                lines.push(format!("prompt:\n{}\n", prompt.trim_end()));
+            }
+            if let Some(result) = event["fields"]["hits"].as_str() {
+                lines.push(format!("{}\n", text(&serde_json::from_str(result).unwrap_or_default())));
+            }
+        }
         lines.push(model_answer(root));
         return lines.join("\n");
     }
@@ -61,7 +69,7 @@ fn list(parent: &Value, depth: usize, lines: &mut Vec<String>) {
     let mut number = 0;
     for child in children(parent) {
         let id = child["id"].as_str().unwrap_or_default();
-        if ["group:", "grouplist:", "hitlist:"].iter().any(|kind| id.starts_with(kind)) {
+        if ["group:", "grouplist:", "hitlist:", "source:"].iter().any(|kind| id.starts_with(kind)) {
             group(child, depth, lines);
         } else {
             number += 1;
@@ -84,8 +92,8 @@ fn hit(number: usize, hit: &Value, depth: usize, lines: &mut Vec<String>) {
 fn group(group: &Value, depth: usize, lines: &mut Vec<String>) {
     let of = |(name, value): (&String, &Value)| format!("{name} {}", shown(value));
     let fields: Vec<String> = group["fields"].as_object().into_iter().flatten().map(of).collect();
-    // The group of all documents has no name.
-    let name = group.get("value").or_else(|| group.get("label")).map(shown);
+    // The group of all documents has no name. Hits of a source that is shown apart are named after it.
+    let name = ["value", "label", "source"].iter().find_map(|member| group.get(member)).map(shown);
     let name = name.or_else(|| {
         let limits = group.get("limits")?;
         Some(format!("{} to {}", shown(&limits["from"]), shown(&limits["to"])))
@@ -141,6 +149,17 @@ mod tests {
         assert_eq!(
             text(&answer),
             "from\n  ann  count() 2\n  1. id:m:m::1  (0.5)\n     subject: a *b*\n2 documents match"
+        );
+    }
+
+    #[test]
+    fn hits_of_sources_that_are_shown_apart() {
+        let source = |name: &str, hit: Value| json!({ "id": format!("source:{name}"), "relevance": 1.0, "source": name, "children": [hit] });
+        let hit = |id: &str| json!({ "id": id, "relevance": 0.5, "source": "x", "fields": { "size": 7 } });
+        let children = json!([source("files", hit("id:f:f::1")), source("mail", hit("id:m:m::1"))]);
+        assert_eq!(
+            text(&json!({ "root": { "fields": { "totalCount": 2 }, "children": children } })),
+            "files\n    1. id:f:f::1  (0.5)\n       size: 7\nmail\n    1. id:m:m::1  (0.5)\n       size: 7\n2 documents match"
         );
     }
 
@@ -203,7 +222,8 @@ mod tests {
         let event =
             |field: &str, text: &str| json!({ "id": "1", "relevance": 1.0, "fields": { field: text } });
         let answer = |events: Value| {
-            json!({ "root": { "id": "token_stream", "fields": { "totalCount": 0 }, "children": [
+            let id = if events[0]["fields"].get("token").is_some() { "token_stream" } else { "completion" };
+            json!({ "root": { "id": id, "fields": { "totalCount": 0 }, "children": [
                 { "id": "event_stream", "children": events } ] } })
         };
         assert_eq!(
@@ -211,5 +231,14 @@ mod tests {
             "At nine.\n\nBye."
         );
         assert_eq!(text(&answer(json!([event("completion", "At nine.")]))), "At nine.");
+        // What the request asks for beside the answer.
+        let hit = json!({ "id": "id:m:m::1", "relevance": 0.5, "fields": { "size": 7 } });
+        let result = json!({ "root": { "fields": { "totalCount": 1 }, "children": [hit] } }).to_string();
+        let events =
+            json!([event("prompt", "size: 7\n\nwhen\n"), event("hits", &result), event("token", "At nine.")]);
+        assert_eq!(
+            text(&answer(events)),
+            "prompt:\nsize: 7\n\nwhen\n\n  1. id:m:m::1  (0.5)\n     size: 7\n1 document matches\n\nAt nine."
+        );
     }
 }

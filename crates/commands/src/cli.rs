@@ -186,7 +186,8 @@ Examples:
       'yql=select subject, body from mail where userQuery()' \\
       'query=when does the ferry leave'      # ask a model (docs/rag.md)
 
-The exit status is 1 when the answer has errors. With format=sse, xml or cbor the answer is written as it comes.")]
+The exit status is 1 when the answer has errors. With format=sse, xml or cbor the answer is written as it comes, \
+and errors inside of cbor are not noticed.")]
     Query(QueryArguments),
     /// Compare the answers of two servers, such as a Vespa application and its copy here
     #[command(after_help = "\

@@ -44,7 +44,9 @@ pub(crate) async fn handle(State(node): State<Arc<GatewayState>>, request: Reque
 
 /// A schema, as far as queries are concerned.
 pub(crate) fn details(schema: &Schema) -> Value {
-    let fields = schema.fields.values().map(|field| (field.name.to_string(), field_details(field)));
+    // Parts of structs and maps with settings are searched by their paths, as fields are.
+    let fields = schema.fields.values().flat_map(SchemaField::with_parts);
+    let fields = fields.map(|field| (field.name.to_string(), field_details(field)));
     let fieldsets = schema.fieldsets.iter().map(|(name, set)| {
         let members = || set.fields.iter().filter_map(|name| schema.field_or_part(name));
         let details = json!({

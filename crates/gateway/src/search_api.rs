@@ -31,7 +31,7 @@ use millrace_query::Query;
 use self::benchmark::RequestedStats;
 use self::format::ResultFormat;
 use self::implied::ShortIds;
-use self::language::PromptRequest;
+use self::language::{PromptRequest, SearchedPrompt};
 use self::slow::QueryNotes;
 use crate::edge::{attach_caller, caller_of};
 use crate::forwarding::{self, ForwardedRequest, SendableRequest};
@@ -109,7 +109,7 @@ enum OutputKind {
 /// Output for the hits of a query.
 enum SearchOutput {
     Result(Vec<u8>, QueryStats),
-    Prompt(Arc<PromptRequest>, String),
+    Prompt(Arc<PromptRequest>, SearchedPrompt),
 }
 
 impl SearchOutput {
@@ -173,7 +173,8 @@ async fn search(
     if let OutputKind::Prompt(question) = &output_kind
         && !question.searches()
     {
-        return Ok(SearchAnswer::Response(question.answer(question.prompt(&[]), &query, format).await?));
+        let prompt = SearchedPrompt::alone(question.prompt(&[], &[]));
+        return Ok(SearchAnswer::Response(question.answer(prompt, &query, format).await?));
     }
     let forward = |query: &Query, left: Duration| {
         let request = Cow::Owned(forwarded(query, headers.clone(), left)?);
@@ -213,7 +214,7 @@ async fn read_request(
     let observer = spans::observer_of(&request);
     node.quotas().admit_address(peer, started, node.metrics())?;
     let parameters::ReadParameters { mut parameters, limits, room } =
-        parameters::read(node, deployment, &hop, request).await?;
+        parameters::read(node, deployment, &hop, request, format).await?;
     *format = ResultFormat::read(&parameters, headers)?;
     let container = &deployment.application.container;
     if container.limits_rates
@@ -298,7 +299,12 @@ impl AnsweredQuery {
                 SearchOutput::Result(body, stats)
             }
             OutputKind::Prompt(question) => {
-                let prompt = question.prompt(&found.result.hits[found.hits.clone()]);
+                let result = || render::result(&self.query, found, self.started, ResultFormat::Json).0;
+                let prompt = SearchedPrompt {
+                    text: question.prompt(&found.result.hits[found.hits.clone()], &found.result.groupings),
+                    result: question.shows_hits().then(result),
+                    errors: render::beside_hits(found),
+                };
                 SearchOutput::Prompt(Arc::clone(question), prompt)
             }
         })

@@ -136,6 +136,14 @@ pub fn write_cbor(response: &SearchResponse<'_>, options: &RenderOptions, out: &
     let _ = ciborium::into_writer(&ResponseJson { response, options }, out);
 }
 
+/// A value as CBOR.
+pub fn cbor(value: &impl Serialize) -> Vec<u8> {
+    let mut out = Vec::new();
+    // Writing to a Vec cannot fail.
+    let _ = ciborium::into_writer(value, &mut out);
+    out
+}
+
 struct ResponseJson<'a> {
     response: &'a SearchResponse<'a>,
     options: &'a RenderOptions,
@@ -202,7 +210,7 @@ impl Serialize for TopLevel<'_> {
             map.serialize_entry("coverage", &CoverageJson(response))?;
         }
         if !response.errors.is_empty() {
-            map.serialize_entry("errors", &IteratorList(response.errors.iter().map(ErrorJson)))?;
+            map.serialize_entry("errors", response.errors)?;
         }
         let SearchResponse { hits, groupings, sources, .. } = *response;
         if !sources.is_empty() {
@@ -269,21 +277,18 @@ impl Serialize for DegradedCoverage {
     }
 }
 
-struct ErrorJson<'a>(&'a ErrorMessage);
-
-impl Serialize for ErrorJson<'_> {
+impl Serialize for ErrorMessage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let error = self.0;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("code", &error.code)?;
-        map.serialize_entry("summary", &error.summary)?;
-        if let Some(source) = &error.source {
+        map.serialize_entry("code", &self.code)?;
+        map.serialize_entry("summary", &self.summary)?;
+        if let Some(source) = &self.source {
             map.serialize_entry("source", source)?;
         }
-        if let Some(message) = &error.message {
+        if let Some(message) = &self.message {
             map.serialize_entry("message", message)?;
         }
-        if let Some(transient) = error.transient {
+        if let Some(transient) = self.transient {
             map.serialize_entry("transient", &transient)?;
         }
         map.end()

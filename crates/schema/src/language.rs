@@ -121,4 +121,6 @@ pub struct LanguageChain {
     pub streams: bool,
     /// True to include the query's hits (retrieval-augmented generation), false to use only the prompt.
     pub about_hits: bool,
+    /// Prompt of the queries that give none.
+    pub prompt: Option<String>,
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hyper::{Method, StatusCode};
+use hyper::header::CONTENT_TYPE;
+use hyper::{HeaderMap, Method, StatusCode};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Map, Value, json};
 
@@ -17,10 +18,11 @@ use crate::parameter_names::{self, APPLICATION};
 /// Beginning of a statement.
 const SELECT: &str = "select ";
 
-/// Result formats that are displayed; any other is for another program, and is passed through unchanged.
-const SHOWN: [&str; 2] = ["json", "default"];
+/// Media type of the results that are displayed.
+const JSON: &str = "application/json";
 
-/// Runs a query, and shows the answer. The exit status is 1 if the answer has errors.
+/// Runs a query, and shows the answer. The exit status is 1 if the answer has errors, as far as its format is
+/// text.
 pub async fn run(
     node: &NodeArguments,
     arguments: &QueryArguments,
@@ -35,19 +37,81 @@ pub async fn run(
     }
     let body = json!(parameters).to_string();
     let request = OutgoingRequest::new(Method::POST, "/search/").body("application/json", body);
-    let form = parameters.get("format").or_else(|| parameters.get("presentation.format"));
-    if form.and_then(Value::as_str).is_some_and(|form| !SHOWN.contains(&form)) {
-        let mut output = OutputStream::open();
-        client.stream(request, |bytes| output.write(bytes)).await?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let started = Instant::now();
-    let answer = client.send(request).await?;
+    let mut received = None;
+    let take = |headers: &HeaderMap, piece: &[u8]| {
+        received.get_or_insert_with(|| ReceivedAnswer::of_headers(headers)).take(piece);
+    };
+    client.stream_with_headers(request, take).await?;
     let elapsed = started.elapsed();
-    let answer = answer.checked()?.json();
-    output.print(|| format!("{}\nin {:.1} ms", text(&answer), elapsed.as_secs_f64() * 1e3), &answer);
-    let failed = answer.pointer("/root/errors").is_some();
+    let failed = match received {
+        Some(ReceivedAnswer::PassedOn(_, errors)) => errors.is_found,
+        Some(ReceivedAnswer::Json(body)) => {
+            let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+            output.print(|| format!("{}\nin {:.1} ms", text(&answer), elapsed.as_secs_f64() * 1e3), &answer);
+            answer.pointer("/root/errors").is_some()
+        }
+        None => false,
+    };
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// An answer in the format that the request or its query profile chose.
+enum ReceivedAnswer {
+    /// JSON, which is displayed.
+    Json(Vec<u8>),
+    /// Any other format, which is for another program and is passed through unchanged.
+    PassedOn(OutputStream, ErrorMark),
+}
+
+impl ReceivedAnswer {
+    fn of_headers(headers: &HeaderMap) -> Self {
+        let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or(JSON);
+        match media.split(';').next().unwrap_or(media).trim() {
+            JSON => ReceivedAnswer::Json(Vec::new()),
+            other => ReceivedAnswer::PassedOn(OutputStream::open(), ErrorMark::of_media(other)),
+        }
+    }
+
+    fn take(&mut self, piece: &[u8]) {
+        match self {
+            ReceivedAnswer::Json(body) => body.extend_from_slice(piece),
+            ReceivedAnswer::PassedOn(output, errors) => {
+                errors.read(piece);
+                output.write(piece);
+            }
+        }
+    }
+}
+
+/// Search for an error in an answer that is passed on in pieces.
+struct ErrorMark {
+    /// Bytes that only errors have; empty for formats that are not text.
+    mark: &'static [u8],
+    /// The last bytes, in which a mark may begin.
+    tail: Vec<u8>,
+    is_found: bool,
+}
+
+impl ErrorMark {
+    fn of_media(media: &str) -> Self {
+        let mark = match media {
+            "text/event-stream" => b"event: error\n".as_slice(),
+            "text/xml" => b"<errordetails>".as_slice(),
+            _ => b"".as_slice(),
+        };
+        ErrorMark { mark, tail: Vec::new(), is_found: false }
+    }
+
+    fn read(&mut self, piece: &[u8]) {
+        if self.mark.is_empty() || self.is_found {
+            return;
+        }
+        self.tail.extend_from_slice(piece);
+        self.is_found = self.tail.windows(self.mark.len()).any(|bytes| bytes == self.mark);
+        let read = self.tail.len().saturating_sub(self.mark.len() - 1);
+        self.tail.drain(..read);
+    }
 }
 
 /// Parameters of a query. Words that are neither NAME=VALUE nor YQL are what a user would type into a search
@@ -159,6 +223,25 @@ mod tests {
         assert_eq!(named("hits=3").expect("a parameter"), ("hits", "3"));
         assert_eq!(named("SELECT * from a where b = 1").expect("YQL").0, "yql");
         assert!(named("hits").is_err());
+    }
+
+    #[test]
+    fn errors_are_found_in_pieces() {
+        let events = "event: token\ndata: {\"token\":\"event: error\"}\n\n";
+        let xml = "<result><hit>&lt;errordetails&gt;</hit></result>";
+        for (media, text, expected) in [
+            ("text/event-stream", events.to_owned(), false),
+            ("text/event-stream", format!("{events}event: error\ndata: {{}}\n\n"), true),
+            ("text/xml", xml.to_owned(), false),
+            ("text/xml", format!("<errordetails><error/></errordetails>{xml}"), true),
+            ("application/cbor", "<errordetails>".to_owned(), false),
+        ] {
+            for size in [1, 5, 1000] {
+                let mut errors = ErrorMark::of_media(media);
+                text.as_bytes().chunks(size).for_each(|piece| errors.read(piece));
+                assert_eq!(errors.is_found, expected, "{media} {size} {text}");
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 mod answer;
 mod prompt;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +14,11 @@ use millrace_node::models::DeployedLanguageModel;
 use millrace_node::{CompiledApplication, Error, search};
 use millrace_query::{Query, value_of};
 use millrace_remote::{ChatPrompt, InferenceOptions};
-use millrace_result::ResultHit;
-use millrace_schema::LanguageChain;
+use millrace_render::ErrorMessage;
+use millrace_result::{GroupingResult, ResultHit};
+use millrace_schema::{LanguageChain, did_you_mean};
 
+use self::prompt::ContextScope;
 use super::format::ResultFormat;
 
 pub(super) use self::answer::event;
@@ -31,6 +33,28 @@ const ANSWER_TIMEOUT_MIN: Duration = Duration::from_secs(60);
 const NOTHING: &str = "select * from sources * where false";
 /// Parameters that define a search.
 const SEARCHED: &[&str] = &["yql", "model.queryString", "select", "select.where"];
+/// Names of the parameters of chains, after their prefix. `topk` and `repeatpenalty` are for models inside of
+/// the process, and have no effect.
+const PARAMETERS: &[&str] = &[
+    "context",
+    "fields",
+    "frequencypenalty",
+    "includeHits",
+    "includePrompt",
+    "json_schema",
+    "maxTokens",
+    "model",
+    "npredict",
+    "presencepenalty",
+    "prompt",
+    "reasoningEffort",
+    "repeatpenalty",
+    "seed",
+    "stream",
+    "temperature",
+    "topk",
+    "topP",
+];
 
 /// Question of a request to a language model.
 pub(super) struct PromptRequest {
@@ -40,8 +64,28 @@ pub(super) struct PromptRequest {
     /// Text of the query.
     query: String,
     searches: bool,
+    scope: ContextScope,
+    shows_prompt: bool,
+    shows_hits: bool,
     inference: InferenceOptions,
     secret: Option<String>,
+}
+
+/// Prompt of a question, and the other parts of its answer that come of the search.
+pub(super) struct SearchedPrompt {
+    /// Text for the model.
+    pub(super) text: String,
+    /// Result of the search in JSON, if the answer has it.
+    pub(super) result: Option<Vec<u8>>,
+    /// Errors beside the hits.
+    pub(super) errors: Vec<ErrorMessage>,
+}
+
+impl SearchedPrompt {
+    /// A prompt without a search.
+    pub(super) fn alone(text: String) -> Self {
+        SearchedPrompt { text, result: None, errors: Vec::new() }
+    }
 }
 
 impl PromptRequest {
@@ -55,11 +99,12 @@ impl PromptRequest {
         parameters: &mut BTreeMap<String, String>,
         headers: &HeaderMap,
     ) -> Result<Option<Self>, Error> {
-        let Some(asking) = model_settings(deployment, parameters)? else { return Ok(None) };
+        let Some(mut asking) = model_settings(deployment, parameters)? else { return Ok(None) };
         let language = deployment.language(&asking.model)?;
         let own = ChainParameters { parameters, prefix: &asking.prefix };
+        own.check_names()?;
         let query = value_of(parameters, "model.queryString").unwrap_or_default().trim().to_owned();
-        let template = match own.prompt() {
+        let template = match own.prompt().or(asking.prompt.as_deref()) {
             Some(prompt) => prompt.to_owned(),
             None if !query.is_empty() => "@query".to_owned(),
             None => {
@@ -74,12 +119,28 @@ impl PromptRequest {
         let key = header(&format!("{}.{KEY_HEADER}", asking.prefix)).or(header(KEY_HEADER));
         let secret = key.or(language.secret()).map(str::to_owned);
         let inference = own.inference(&language)?;
+        let scope = own.scope()?;
+        let shows = |name| own.flag(name).map(|flag| flag.unwrap_or(false));
+        let (shows_prompt, shows_hits) = (shows("includePrompt")?, shows("includeHits")?);
+        let streams = own.flag("stream")?;
         let named = |name: &&str| value_of(parameters, name).is_some_and(|text| !text.trim().is_empty());
         let searches = asking.about_hits && SEARCHED.iter().any(named);
+        asking.streams = streams.unwrap_or(asking.streams);
         if !searches {
             parameters.insert("yql".to_owned(), NOTHING.to_owned());
         }
-        Ok(Some(PromptRequest { language, asking, template, query, searches, inference, secret }))
+        Ok(Some(PromptRequest {
+            language,
+            asking,
+            template,
+            query,
+            searches,
+            scope,
+            shows_prompt,
+            shows_hits,
+            inference,
+            secret,
+        }))
     }
 
     /// True if a search comes first.
@@ -87,24 +148,36 @@ impl PromptRequest {
         self.searches
     }
 
-    /// Prompt of the model for these hits.
-    pub(super) fn prompt(&self, hits: &[ResultHit]) -> String {
-        prompt::fill(&self.template, &self.query, self.searches.then(|| prompt::context(hits)).as_deref())
+    /// True if the answer has the result of the search.
+    pub(super) fn shows_hits(&self) -> bool {
+        self.shows_hits
+    }
+
+    /// Prompt of the model for these hits, and for those in groups.
+    pub(super) fn prompt(&self, hits: &[ResultHit], groupings: &[GroupingResult]) -> String {
+        let has_context = self.searches && self.scope != ContextScope::Nothing;
+        let context = has_context.then(|| {
+            let mut all: Vec<&ResultHit> = hits.iter().collect();
+            groupings.iter().for_each(|grouping| prompt::add_grouped(&grouping.root, &mut all));
+            prompt::context(&all, &self.scope)
+        });
+        prompt::fill(&self.template, &self.query, context.as_deref())
     }
 
     /// Asks the model, and answers in this format.
     pub(super) async fn answer(
         &self,
-        prompt: String,
+        prompt: SearchedPrompt,
         query: &Query,
         format: ResultFormat,
     ) -> Result<Response, Error> {
-        if matches!(format, ResultFormat::Cbor | ResultFormat::Xml(_)) {
-            let reason = "answers of language models come as sse or json";
+        if matches!(format, ResultFormat::Xml(_)) {
+            let reason = "answers of language models come as sse, json or cbor";
             return Err(Error::parameter("presentation.format", reason.to_owned()));
         }
+        let SearchedPrompt { text, result, errors } = prompt;
         let asked = ChatPrompt {
-            text: prompt.clone(),
+            text: text.clone(),
             inference: self.inference.clone(),
             streams: self.asking.streams,
             secret: self.secret.clone(),
@@ -112,9 +185,15 @@ impl PromptRequest {
         };
         let pieces = self.language.model().ask(asked).map_err(Error::Language)?;
         let source = self.language.config().id.clone();
-        let shown = (query.tracing.level > 0).then_some(prompt);
-        let answer = answer::LanguageAnswer { pieces, source, prompt: shown, streams: self.asking.streams };
-        if matches!(format, ResultFormat::Events) { Ok(answer.events()) } else { answer.json().await }
+        let answer = answer::LanguageAnswer {
+            pieces,
+            source,
+            prompt: (query.tracing.level > 0 || self.shows_prompt).then_some(text),
+            hits: result.map(|json| String::from_utf8_lossy(&json).into_owned()),
+            errors,
+            streams: self.asking.streams,
+        };
+        if matches!(format, ResultFormat::Events) { Ok(answer.events()) } else { answer.whole(format).await }
     }
 }
 
@@ -153,6 +232,50 @@ impl<'p> ChainParameters<'p> {
         };
         let (_, text) = self.parameters.iter().find(|(given, _)| wanted(given))?;
         Some(text.trim()).filter(|text| !text.is_empty())
+    }
+
+    /// Refuses names that nothing reads. Those with further parts may be a query profile's own.
+    fn check_names(&self) -> Result<(), Error> {
+        let own = |given: &'p String| given.strip_prefix(self.prefix)?.strip_prefix('.');
+        let is_known = |name: &str| {
+            name.contains('.') || PARAMETERS.iter().any(|known| known.eq_ignore_ascii_case(name))
+        };
+        match self.parameters.keys().filter_map(own).find(|name| !is_known(name)) {
+            None => Ok(()),
+            Some(name) => Err(Error::BadRequest(format!(
+                "parameter '{}.{name}': it is not one of those of language models{}",
+                self.prefix,
+                did_you_mean(name, PARAMETERS.iter().copied())
+            ))),
+        }
+    }
+
+    /// Part of the hits that the prompt has.
+    fn scope(&self) -> Result<ContextScope, Error> {
+        match self.text("context") {
+            Some("skip") => return Ok(ContextScope::Nothing),
+            Some(text) => {
+                let reason = format!("parameter '{}.context': expected skip, found '{text}'", self.prefix);
+                return Err(Error::BadRequest(reason));
+            }
+            None => {}
+        }
+        Ok(self.text("fields").map_or(ContextScope::All, |names| {
+            let names: BTreeSet<String> = names.split(',').map(|name| name.trim().to_owned()).collect();
+            ContextScope::Fields(names)
+        }))
+    }
+
+    fn flag(&self, name: &str) -> Result<Option<bool>, Error> {
+        match self.text(name) {
+            None => Ok(None),
+            Some(text) if text.eq_ignore_ascii_case("true") => Ok(Some(true)),
+            Some(text) if text.eq_ignore_ascii_case("false") => Ok(Some(false)),
+            Some(text) => Err(Error::BadRequest(format!(
+                "parameter '{}.{name}': expected true or false, found '{text}'",
+                self.prefix
+            ))),
+        }
     }
 
     fn prompt(&self) -> Option<&'p str> {

@@ -67,7 +67,7 @@ pub(super) fn result(
 }
 
 /// Errors that accompany a result.
-fn beside_hits(found: &SearchOutcome) -> Vec<ErrorMessage> {
+pub(super) fn beside_hits(found: &SearchOutcome) -> Vec<ErrorMessage> {
     let of_sources = found.sources.iter().flat_map(of_source);
     notices(&found.notices).into_iter().chain(of_sources).collect()
 }
@@ -125,8 +125,12 @@ fn notices(found: &SearchNotices) -> Vec<ErrorMessage> {
 
 /// Renders the answer to a failed query.
 pub(super) fn error(error: &Error, format: ResultFormat) -> Vec<u8> {
-    let errors = [message(error)];
-    let response = SearchResponse { errors: &errors, ..SearchResponse::default() };
+    errors(&[message(error)], format)
+}
+
+/// Renders errors without a result.
+pub(super) fn errors(errors: &[ErrorMessage], format: ResultFormat) -> Vec<u8> {
+    let response = SearchResponse { errors, ..SearchResponse::default() };
     format.write(&response, &RenderOptions::default())
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::json_text;
+use super::{is_same_parameter, json_text};
 use crate::Error;
 
 /// First parts of parameter names, which are never parameters themselves.
@@ -28,6 +28,10 @@ const FAMILIES: [&str; 12] = [
     "trace",
 ];
 
+/// Parameters with names between commas, such as `sources=mail,files`.
+const NAME_LISTS: [&str; 4] =
+    ["collapsefield", "model.restrict", "model.sources", "presentation.summaryFields"];
+
 /// Maximum nesting of objects whose names are joined. Each level is read once for each level above it.
 const LEVELS_MAX: usize = 16;
 
@@ -38,8 +42,9 @@ const EXAMPLE: &str = "for example: {\"yql\": \"select * from sources * where tr
 
 /// Converts a JSON body to parameters. Objects are flattened with dots, so that `{"ranking": {"profile":
 /// "x"}}` is `ranking.profile=x`. Composite values stay JSON text: lists, the parts of `select`, query
-/// tensors, and maps of tokens that `@name` refers to (which are flattened as well). A list of
-/// `streaming.groupname` becomes `streaming.groupnames`.
+/// tensors, schemas of answers, and maps of tokens that `@name` refers to (which are flattened as well). A
+/// list of `streaming.groupname` becomes `streaming.groupnames`, and one of names that commas would separate
+/// in a text becomes that text.
 ///
 /// # Errors
 /// [`Error::Syntax`] if it is not a JSON object, with the position; [`Error::TooMany`] for more than `max`
@@ -92,7 +97,10 @@ impl FlattenedParameters {
 
     fn put(&mut self, name: String, value: &RawValue, level: usize) -> Result<(), serde_json::Error> {
         let text = value.get();
-        let is_value = name.ends_with(')') || name == "select" || name.starts_with("select.");
+        let is_value = name.ends_with(')')
+            || name.ends_with(".json_schema")
+            || name == "select"
+            || name.starts_with("select.");
         match text.as_bytes().first() {
             Some(b'{') if !is_value => {
                 if level == LEVELS_MAX {
@@ -104,8 +112,14 @@ impl FlattenedParameters {
                 }
                 self.map(name, value, level + 1)?;
             }
-            Some(b'[') if name == "streaming.groupname" => {
+            Some(b'[') if is_same_parameter(&name, "streaming.groupname") => {
                 self.insert_json("streaming.groupnames".to_owned(), text);
+            }
+            Some(b'[') if NAME_LISTS.iter().any(|list| is_same_parameter(&name, list)) => {
+                match joined(text) {
+                    Some(names) => self.insert(name, names),
+                    None => self.insert_json(name, text),
+                }
             }
             Some(b'{' | b'[') => self.insert_json(name, text),
             _ => match serde_json::from_str(text)? {
@@ -194,6 +208,13 @@ impl<'de> Visitor<'de> for ParameterEntries<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// Names of a list with commas between them; `None` for an empty list, and for one of other values.
+fn joined(text: &str) -> Option<String> {
+    let names: Vec<String> = serde_json::from_str(text).ok()?;
+    let are_names = !names.is_empty() && !names.iter().any(|name| name.contains(','));
+    are_names.then(|| names.join(","))
 }
 
 /// Removes the blanks between tokens of JSON; `None` if it is nested too deeply.

@@ -38,3 +38,27 @@ fn a_body_is_flattened_to_parameters() {
     assert_eq!(query.streaming.groups, ["a", "b"]);
     assert_eq!(query.ranking.inputs["q"], "[1,2]");
 }
+
+/// Values that are lists or objects in JSON where requests have other texts for them.
+#[test]
+fn lists_and_schemas_of_a_body_are_values() {
+    for (body, name, expected) in [
+        (r#"{"sources": ["mail", "files"]}"#, "sources", "mail,files"),
+        (r#"{"search": ["mail"]}"#, "search", "mail"),
+        (r#"{"model": {"sources": ["mail", "files"]}}"#, "model.sources", "mail,files"),
+        (r#"{"model.restrict": ["mail"]}"#, "model.restrict", "mail"),
+        (r#"{"restrict": ["mail"]}"#, "restrict", "mail"),
+        (r#"{"presentation.summaryFields": ["a", "b"]}"#, "presentation.summaryFields", "a,b"),
+        (r#"{"collapsefield": ["a", "b"]}"#, "collapsefield", "a,b"),
+        (r#"{"groupname": ["a,b", "c"]}"#, "streaming.groupnames", r#"["a,b","c"]"#),
+        (r#"{"sources": []}"#, "sources", "[]"),
+        (r#"{"sources": ["a,b"]}"#, "sources", r#"["a,b"]"#),
+        (r#"{"sources": [1]}"#, "sources", "[1]"),
+        (r#"{"words": ["a", "b"]}"#, "words", r#"["a","b"]"#),
+        (r#"{"llm.json_schema": {"type": "object"}}"#, "llm.json_schema", r#"{"type":"object"}"#),
+        (r#"{"llm": {"json_schema": {"type": "object"}}}"#, "llm.json_schema", r#"{"type":"object"}"#),
+    ] {
+        let parameters = flatten(body.as_bytes(), 1000).expect("the body is JSON");
+        assert_eq!(parameters.get(name).map(String::as_str), Some(expected), "{body}");
+    }
+}

@@ -151,7 +151,8 @@ fn components(node: Node<'_, '_>, files: &Files, findings: &mut PackageFindings)
         });
         findings.ok_or_report(added);
     }
-    read.chains = findings.ok_or_report(language::chains(node, &read.language_models)).unwrap_or_default();
+    let chains = language::chains(node, &read.language_models, files);
+    read.chains = findings.ok_or_report(chains).unwrap_or_default();
     read
 }
 

@@ -108,6 +108,8 @@ pub(super) struct SearcherParts {
     provider: Option<String>,
     prefix: Option<String>,
     streams: Option<bool>,
+    prompt: Option<String>,
+    prompt_file: Option<String>,
 }
 
 pub(super) static SEARCHER_SETTINGS: SettingTable<SettingReader<SearcherParts>> = SettingTable {
@@ -119,6 +121,11 @@ pub(super) static SEARCHER_SETTINGS: SettingTable<SettingReader<SearcherParts>> 
             |given, parts| { parts.prefix = given.text(); Ok(()) };
         "stream", "<stream>false</stream>", "The answer is streamed while it is generated.",
             |given, parts| { parts.streams = given.one_of(FLAG)?; Ok(()) };
+        "prompt", "<prompt>{context} Answer briefly: @query</prompt>", "The prompt of queries that give none.",
+            |given, parts| { parts.prompt = given.text(); Ok(()) };
+        "promptTemplate", "<promptTemplate>files/prompt.txt</promptTemplate>",
+            "The file of the package that has this prompt; `prompt` takes precedence.",
+            |given, parts| { parts.prompt_file = given.text(); Ok(()) };
     }],
 };
 
@@ -193,10 +200,7 @@ pub(super) fn generator(
 fn template(node: Node<'_, '_>, parts: &GeneratorParts, files: &Files) -> Result<PromptTemplate, Error> {
     let text = match parts.template_file.as_deref() {
         None => parts.template.as_deref(),
-        Some(path) => match files.get(path) {
-            Some(content) => Some(xml::text(path, content)?),
-            None => return xml::invalid(FILE, node, format!("the package has no file '{path}'")),
-        },
+        Some(path) => Some(file_text(node, path, files)?),
     };
     let Some(text) = text else { return Ok(PromptTemplate::input()) };
     PromptTemplate::parse(text).map_or_else(
@@ -205,17 +209,26 @@ fn template(node: Node<'_, '_>, parts: &GeneratorParts, files: &Files) -> Result
     )
 }
 
+/// Text of a file of the package that a component names.
+fn file_text<'f>(node: Node<'_, '_>, path: &str, files: &'f Files) -> Result<&'f str, Error> {
+    match files.get(path) {
+        Some(content) => xml::text(path, content),
+        None => xml::invalid(FILE, node, format!("the package has no file '{path}'")),
+    }
+}
+
 /// Chains of a container, which use these models.
 pub(super) fn chains(
     container: Node<'_, '_>,
     models: &[LanguageModelConfig],
+    files: &Files,
 ) -> Result<Vec<SearchChain>, Error> {
     let Some(search) = xml::child(container, "search") else { return Ok(Vec::new()) };
     let all: Vec<Node<'_, '_>> = xml::named(search, "chain").collect();
     all.iter()
         .map(|chain| {
-            let asks =
-                searcher_of(search, *chain, &all).map(|node| language_chain(node, models)).transpose()?;
+            let searcher = searcher_of(search, *chain, &all);
+            let asks = searcher.map(|node| language_chain(node, models, files)).transpose()?;
             Ok(SearchChain { id: super::required(*chain, "id")?.to_owned(), asks })
         })
         .collect()
@@ -238,14 +251,20 @@ fn searcher_of<'a, 'i>(
     ChainLineage::of(chain, all).chains.iter().find_map(own)
 }
 
-fn language_chain(node: Node<'_, '_>, models: &[LanguageModelConfig]) -> Result<LanguageChain, Error> {
+fn language_chain(
+    node: Node<'_, '_>,
+    models: &[LanguageModelConfig],
+    files: &Files,
+) -> Result<LanguageChain, Error> {
     let parts = SEARCHER_SETTINGS.of_component(node, ".llm-searcher")?;
     let model = provider(node, parts.provider.as_deref(), models)?;
+    let of_file = parts.prompt_file.as_deref().map(|path| file_text(node, path, files)).transpose()?;
     Ok(LanguageChain {
         model: model.id.clone(),
         prefix: parts.prefix.unwrap_or_else(|| PREFIX.to_owned()),
         streams: parts.streams.unwrap_or(true),
         about_hits: class_of(node) == ABOUT_HITS,
+        prompt: parts.prompt.or_else(|| of_file.map(|text| text.trim().to_owned())),
     })
 }
 

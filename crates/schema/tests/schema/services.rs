@@ -409,6 +409,10 @@ fn what_cannot_work_is_refused() {
             "<component id='l' class='ai.vespa.llm.clients.OpenAI'/><search><chain id='rag'><searcher id='ai.vespa.search.llm.RAGSearcher'><config name='ai.vespa.search.llm.llm-searcher'><providerId>k</providerId></config></searcher></chain></search>",
             "no language model 'k': expected 'l'",
         ),
+        (
+            "<component id='l' class='ai.vespa.llm.clients.OpenAI'/><search><chain id='rag'><searcher id='ai.vespa.search.llm.RAGSearcher'><config name='ai.vespa.search.llm.llm-searcher'><promptTemplate>ask.txt</promptTemplate></config></searcher></chain></search>",
+            "the package has no file 'ask.txt'",
+        ),
         ("<component id='e' type='magic-embedder'/>", "unknown component type 'magic-embedder'"),
         ("<http><server id='s' port='${port}'/></http>", "no property 'port'"),
         ("<http><server id='s' port='99999'/></http>", "'99999' in <server> is not a number"),
@@ -436,7 +440,16 @@ fn chains_that_ask_language_models_are_read() {
           <chain id="plain" inherits="vespa"/>
           <chain id="rag" inherits="vespa">
             <searcher id="ai.vespa.search.llm.RAGSearcher">
-              <config name="ai.vespa.search.llm.llm-searcher"><providerId>other</providerId></config>
+              <config name="ai.vespa.search.llm.llm-searcher">
+                <providerId>other</providerId><promptTemplate>prompts/ask.txt</promptTemplate>
+              </config>
+            </searcher>
+          </chain>
+          <chain id="brief" inherits="rag">
+            <searcher id="ai.vespa.search.llm.RAGSearcher">
+              <config name="ai.vespa.search.llm.llm-searcher">
+                <prompt>Briefly: @query</prompt><promptTemplate>prompts/ask.txt</promptTemplate>
+              </config>
             </searcher>
           </chain>
           <chain id="heir" inherits="round rag"/>
@@ -444,7 +457,8 @@ fn chains_that_ask_language_models_are_read() {
           <chain id="say"><searcher idref="shared"/></chain>
         </search>
       </container>"#;
-    let container = application(&format!("{services}{MAIL}</services>"), &[]).unwrap().container;
+    let files = [("prompts/ask.txt", "Answer in German.\n{context}\n@query\n")];
+    let container = application(&format!("{services}{MAIL}</services>"), &files).unwrap().container;
     let [first, second] = &container.language_models[..] else { panic!("two models") };
     assert_eq!((first.endpoint.as_str(), first.model.as_str()), ("http://127.0.0.1:8080/v1/", "m-1"));
     assert_eq!(first.secret.as_deref(), Some("myApiKey"));
@@ -463,6 +477,20 @@ fn chains_that_ask_language_models_are_read() {
     assert_eq!(asks("heir"), asks("rag"));
     assert_eq!(asks("round"), asks("rag"));
     assert_eq!(asks("say").as_deref(), Some("openai say false false"));
+    let prompts = container.chains.iter().filter_map(|chain| {
+        Some(format!("{}: {}", chain.id, chain.asks.as_ref()?.prompt.as_deref().unwrap_or("none")))
+    });
+    let of_file = "Answer in German.\n{context}\n@query";
+    assert_eq!(
+        prompts.collect::<Vec<_>>(),
+        [
+            format!("rag: {of_file}"),
+            "brief: Briefly: @query".to_owned(),
+            format!("heir: {of_file}"),
+            format!("round: {of_file}"),
+            "say: none".to_owned(),
+        ]
+    );
 }
 
 #[test]

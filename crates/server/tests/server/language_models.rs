@@ -123,6 +123,11 @@ fn services(url: &str) -> String {
           <config name='ai.vespa.search.llm.llm-searcher'><propertyPrefix>say</propertyPrefix><stream>false</stream></config>
         </searcher>
       </chain>
+      <chain id='brief' inherits='vespa'>
+        <searcher id='ai.vespa.search.llm.RAGSearcher'>
+          <config name='ai.vespa.search.llm.llm-searcher'><prompt>Briefly: @query {{context}}</prompt></config>
+        </searcher>
+      </chain>
     </search>"
     ))
 }
@@ -206,6 +211,9 @@ fn a_model_is_asked_about_what_was_found() {
         ("Good morning.", &json!("token_stream")),
         "{answer}"
     );
+    let brief: Vec<(&str, &str)> = FERRIES[..3].iter().copied().chain([("searchChain", "brief")]).collect();
+    assert_eq!(server.query(&brief).0, 200);
+    assert_eq!(service.prompt(), format!("Briefly: ferry {CONTEXT}"));
     let say = [("searchChain", "say"), ("say.prompt", "Say all."), ("prompt", "no"), ("query", "ferry")];
     let (_, answer) = server.query(&say);
     assert_eq!(answer["root"]["children"][0]["children"][0]["fields"], json!({ "completion": "All of it." }));
@@ -214,6 +222,63 @@ fn a_model_is_asked_about_what_was_found() {
     // Without the chain no request is sent.
     let (status, answer) = server.query(&FERRIES[..3]);
     assert_eq!((status, &answer["root"]["fields"]["totalCount"]), (200, &json!(2)), "{answer}");
+}
+
+#[test]
+fn a_query_says_what_its_prompt_and_its_answer_have() {
+    let (server, service) = started();
+    for (parameters, prompt) in [
+        (&[("llm.fields", "stars, none")][..], "stars: 2\n\nstars: 4\n\nferry"),
+        (&[("llm.context", "skip")][..], "ferry"),
+        (&[("llm.context", "skip"), ("prompt", "{context}About @query.")][..], "About ferry."),
+    ] {
+        let (status, answer) = server.query(&with(parameters));
+        assert_eq!((status, service.prompt().as_str()), (200, prompt), "{answer}");
+    }
+    // Hits in groups are hits.
+    let mut grouped = with(&[("llm.fields", "title")]);
+    grouped[0].1 = "select title, stars from note where userQuery() limit 0 | \
+        all(group(stars) order(-max(stars)) each(max(1) each(output(summary()))))";
+    let (status, answer) = server.query(&grouped);
+    let expected = "title: the slow ferry\n\ntitle: a red ferry\n\nferry";
+    assert_eq!((status, service.prompt().as_str()), (200, expected), "{answer}");
+    // The whole answer at once, after the prompt and the hits.
+    let own = [("llm.stream", "false"), ("llm.includePrompt", "true"), ("llm.includeHits", "true")];
+    let (status, answer) = server.query(&with(&own));
+    assert_eq!((status, &answer["root"]["id"]), (200, &json!("completion")), "{answer}");
+    let fields = |at: usize| &answer["root"]["children"][0]["children"][at]["fields"];
+    assert_eq!(fields(0), &json!({ "prompt": format!("{CONTEXT}\nferry") }));
+    let hits: Value = serde_json::from_str(fields(1)["hits"].as_str().expect("a text")).expect("JSON");
+    assert_eq!(hits["root"]["fields"]["totalCount"], 2, "{hits}");
+    assert_eq!(hits["root"]["children"][1]["fields"]["title"], "the slow ferry", "{hits}");
+    assert_eq!(fields(2), &json!({ "completion": "All of it." }));
+    // pyvespa accepts nothing but CBOR.
+    let request = OutgoingRequest::new(hyper::Method::GET, path(&with(&own)))
+        .header(hyper::header::ACCEPT, "application/cbor");
+    let answer = server.send(&server.url(), HttpProtocol::Http1, request);
+    assert_eq!(answer.headers["content-type"], "application/cbor", "{answer:?}");
+    assert!(String::from_utf8_lossy(&answer.body).contains("All of it."), "{answer:?}");
+    let (_, events) = text(&server, &with(&[("format", "sse"), ("llm.includeHits", "true")]));
+    assert!(events.starts_with("event: hits\ndata: {\"root\":"), "{events}");
+    assert!(events.contains("\n\nevent: token\ndata: {\"token\":\"It is\"}\n\n"), "{events}");
+}
+
+/// A model's answer has the errors of the search that its prompt is made of: the prompt lacks something.
+#[test]
+fn errors_beside_the_hits_are_beside_the_answer() {
+    let (server, _service) = started();
+    let mut asked = with(&[]);
+    asked[0].1 = "select title, starz from note where userQuery()";
+    let (status, answer) = server.query(&asked);
+    let [error] = answer["root"]["errors"].as_array().expect("errors").as_slice() else { panic!("{answer}") };
+    assert!(error["message"].as_str().expect("a message").contains("'starz'"), "{answer}");
+    assert_eq!((status, &error["code"]), (200, &json!(3)));
+    assert_eq!(answer["root"]["children"][0]["children"][1]["fields"]["token"], " late.");
+    asked.push(("format", "sse"));
+    let (status, events) = text(&server, &asked);
+    let (tokens, told) = events.split_once("event: error\ndata: ").expect(&events);
+    assert!(status == 200 && tokens.ends_with("{\"token\":\" late.\"}\n\n"), "{events}");
+    assert!(told.contains("\"error\":3") && told.contains("'starz'"), "{events}");
 }
 
 #[test]
@@ -234,6 +299,22 @@ fn the_command_line_shows_what_a_model_says() {
     assert!(answer.starts_with("It is late.\nin "), "{answer}");
     let events = asked(&["format=sse"]);
     assert!(events.starts_with("event: token\ndata: {\"token\":\"It is\"}\n\n"), "{events}");
+    // The answer says what it is, whichever parameter or query profile has chosen that.
+    assert_eq!(asked(&["template=sse"]), events);
+    // Errors make the exit status 1, also where the answer is passed on as it comes.
+    let ferries = ["yql=select title from note where userQuery()", "query=ferry", "streaming.groupname=ann"];
+    let failed = |more: &[&str]| {
+        let arguments: Vec<&str> =
+            ["query", "timeout=60s"].iter().chain(&ferries).chain(more).copied().collect();
+        let output = server.millrace(&arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (events, _) = failed(&["searchChain=rag", "format=sse", "prompt=poison"]);
+    assert!(events.starts_with("event: error\ndata: {"), "{events}");
+    let (_, told) = failed(&["format=sse"]);
+    assert!(told.contains("sse is for answers of language models") && !told.contains("data:"), "{told}");
 }
 
 #[test]
@@ -277,22 +358,42 @@ fn what_goes_wrong_is_told() {
     refused(&with(&[("prompt", "poison")]), 500, "401: not this; check its endpoint");
     refused(&with(&[("llm.maxTokens", "few")]), 400, "'llm.maxTokens': expected a number, found 'few'");
     refused(&with(&[("llm.json_schema", "{")]), 400, "'llm.json_schema': this is not JSON");
+    refused(&with(&[("llm.stream", "1")]), 400, "'llm.stream': expected true or false, found '1'");
+    refused(&with(&[("llm.context", "none")]), 400, "'llm.context': expected skip, found 'none'");
+    refused(&with(&[("llm.maxToken", "9")]), 400, "'llm.maxToken': it is not one of those");
+    refused(&with(&[("llm.maxToken", "9")]), 400, "(did you mean 'maxTokens'?)");
     refused(&[("searchChain", "rag")], 400, "nothing is asked: give 'prompt', 'llm.prompt' or 'query'");
-    refused(&[("searchChain", "other"), ("query", "x")], 400, "no search chain 'other', only rag, say");
+    refused(&[("searchChain", "other"), ("query", "x")], 400, "'other', only rag, say, brief");
     let (status, answer) = text(&server, &with(&[("format", "xml")]));
-    assert!(status == 400 && answer.contains("come as sse or json"), "{status} {answer}");
-    let (status, answer) = text(&server, &[("query", "x"), ("format", "sse")]);
-    assert!(status == 400 && answer.starts_with("event: error\n"), "{status} {answer}");
+    assert!(status == 400 && answer.contains("come as sse, json or cbor"), "{status} {answer}");
+    let nothing: &[(&str, &str)] = &[];
+    for wrong in [nothing, &[("searchChain", "rag"), ("maxHits", "5")], &[("queryProfile", "none")]] {
+        let asked: Vec<(&str, &str)> =
+            wrong.iter().copied().chain([("query", "x"), ("format", "sse")]).collect();
+        let (status, answer) = text(&server, &asked);
+        assert!(status == 400 && answer.starts_with("event: error\n"), "{status} {answer}");
+    }
     let (_, metrics) = server.get("/metrics/v2/values");
     assert!(metrics.to_string().contains("millrace.remote.failed"), "{metrics}");
 }
 
+/// Queries can bring a key, and fields that a model writes cannot.
 #[test]
 fn a_secret_that_is_not_there_is_told_at_deployment() {
+    let service = ModelService::start();
     let server = TestServer::start_with(&[("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1")]);
-    let (status, answer) =
-        server.deploy(&[("services.xml", &services("http://127.0.0.1:1")), ("schemas/note.sd", NOTE)]);
-    let message = answer["message"].as_str().unwrap_or_default();
+    let of_queries = services(&service.url);
     let expected = "services.xml:4:5: language model 'far': no secret 'myKey': set the environment variable MILLRACE_SECRET_MYKEY";
+    for _ in 0..2 {
+        let (status, answer) = server.deploy(&[("services.xml", &of_queries), ("schemas/note.sd", NOTE)]);
+        assert!(status == 200 && answer["log"].to_string().contains(expected), "{answer}");
+    }
+    let (status, answer) = server.query(&[("searchChain", "rag"), ("prompt", "Good morning.")]);
+    assert_eq!((status, service.last().secret.as_str()), (200, ""), "{answer}");
+    let generator =
+        "<component id='asker' class='ai.vespa.llm.generation.LanguageModelFieldGenerator'/><search>";
+    let of_fields = of_queries.replacen("<search>", generator, 1);
+    let (status, answer) = server.deploy(&[("services.xml", &of_fields), ("schemas/note.sd", NOTE)]);
+    let message = answer["message"].as_str().unwrap_or_default();
     assert!(status == 400 && message.contains(expected), "{answer}");
 }

@@ -2,6 +2,7 @@
 //! complete.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -12,10 +13,12 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use millrace_node::Error;
 use millrace_node::remote_kind;
 use millrace_remote::{AnswerPieces, Error as Remote};
+use millrace_render::ErrorMessage;
 use serde_json::{Value, json};
 
 use super::ResultFormat;
 use crate::http;
+use crate::search_api::render;
 use crate::status::status_of;
 
 /// An answer that is being generated.
@@ -25,6 +28,10 @@ pub(super) struct LanguageAnswer {
     pub(super) source: String,
     /// Prompt, if it is to be shown.
     pub(super) prompt: Option<String>,
+    /// Result of the search in JSON, if it is to be shown.
+    pub(super) hits: Option<String>,
+    /// Errors of the search, beside its hits.
+    pub(super) errors: Vec<ErrorMessage>,
     /// True if it comes in pieces.
     pub(super) streams: bool,
 }
@@ -56,6 +63,11 @@ impl LanguageAnswer {
         {
             return;
         }
+        if let Some(hits) = self.hits.take()
+            && sender.send_data(event("hits", &hits)).await.is_err()
+        {
+            return;
+        }
         while let Some(piece) = self.pieces.next().await {
             let event = match piece {
                 Ok(text) => event(kind, &json!({ kind: text })),
@@ -65,16 +77,23 @@ impl LanguageAnswer {
                 return;
             }
         }
+        // They come last: clients take an error for the end.
+        if !self.errors.is_empty() {
+            let events = render::errors(&self.errors, ResultFormat::Events);
+            // The client may have left.
+            let _ = sender.send_data(Bytes::from(events)).await;
+        }
     }
 
-    /// Returns it as a result, when it is complete.
+    /// Returns it as a result in CBOR or JSON, when it is complete.
     ///
     /// # Errors
     /// There is no answer.
-    pub(super) async fn json(mut self) -> Result<Response, Error> {
+    pub(super) async fn whole(mut self, format: ResultFormat) -> Result<Response, Error> {
         let kind = self.kind();
         let mut events: Vec<(&str, String)> = Vec::new();
         events.extend(self.prompt.take().map(|prompt| ("prompt", prompt)));
+        events.extend(self.hits.take().map(|hits| ("hits", hits)));
         let (mut began, mut failure) = (false, None);
         while let Some(piece) = self.pieces.next().await {
             match piece {
@@ -89,19 +108,31 @@ impl LanguageAnswer {
         let event = |(at, (kind, text)): (usize, (&str, String))| json!({ "id": (at + 1).to_string(), "relevance": 1.0, "fields": { kind: text } });
         let children: Vec<Value> = events.into_iter().enumerate().map(event).collect();
         let stream = json!({ "id": "event_stream", "relevance": 1.0, "children": children });
-        let mut root = json!({ "id": "token_stream", "relevance": 1.0, "fields": { "totalCount": 0 } });
-        if let Some(error) = failure {
-            let message = error.to_string();
-            root["errors"] = json!([{ "code": 5, "summary": "Unspecified error", "source": self.source, "message": message }]);
+        let id = if self.streams { "token_stream" } else { "completion" };
+        let mut root = json!({ "id": id, "relevance": 1.0, "fields": { "totalCount": 0 } });
+        let mut errors = std::mem::take(&mut self.errors);
+        errors.extend(failure.map(|error| ErrorMessage {
+            code: 5,
+            summary: "Unspecified error".to_owned(),
+            message: Some(error.to_string()),
+            source: Some(self.source.clone()),
+            transient: None,
+        }));
+        if !errors.is_empty() {
+            root["errors"] = json!(errors);
         }
         root["children"] = json!([stream]);
-        let body = json!({ "root": root }).to_string().into_bytes();
-        Ok(http::answer(StatusCode::OK, &ResultFormat::Json.content_type(), body))
+        let result = json!({ "root": root });
+        let (format, body) = match format {
+            ResultFormat::Cbor => (format, millrace_render::cbor(&result)),
+            _ => (ResultFormat::Json, result.to_string().into_bytes()),
+        };
+        Ok(http::answer(StatusCode::OK, &format.content_type(), body))
     }
 }
 
-/// Formats one event.
-pub(in crate::search_api) fn event(name: &str, data: &Value) -> Bytes {
+/// Formats one event, whose data has no line break.
+pub(in crate::search_api) fn event(name: &str, data: &impl Display) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
 }
 

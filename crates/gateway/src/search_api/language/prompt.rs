@@ -1,24 +1,56 @@
 //! Prompts of a language model: pure functions.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use millrace_document::{DocumentValue, json};
-use millrace_result::{FieldValue, ResultHit};
+use millrace_result::{FieldValue, GroupList, ResultGroup, ResultHit};
 use millrace_tensor::json::TensorFormat;
 
 /// Placeholders of the hits and of the query's text in a prompt.
 const CONTEXT: &str = "{context}";
 const QUERY: &str = "@query";
 
+/// Part of the hits that a prompt has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ContextScope {
+    /// All fields of their document summary.
+    All,
+    /// Those of these fields that they have.
+    Fields(BTreeSet<String>),
+    /// Nothing of them.
+    Nothing,
+}
+
+impl ContextScope {
+    fn has(&self, field: &str) -> bool {
+        match self {
+            ContextScope::All => true,
+            ContextScope::Fields(fields) => fields.contains(field),
+            ContextScope::Nothing => false,
+        }
+    }
+}
+
+/// Adds the hits in a group and in the groups inside, in their order.
+pub(super) fn add_grouped<'r>(group: &'r ResultGroup, hits: &mut Vec<&'r ResultHit>) {
+    for list in &group.lists {
+        match list {
+            GroupList::Groups { groups, .. } => groups.iter().for_each(|group| add_grouped(group, hits)),
+            GroupList::Hits { hits: own, .. } => hits.extend(own),
+        }
+    }
+}
+
 /// Hits as text for a model: a line for each field, and an empty line between hits. Rank features are left
 /// out.
-pub(super) fn context(hits: &[ResultHit]) -> String {
+pub(super) fn context(hits: &[&ResultHit], scope: &ContextScope) -> String {
     let mut text = String::new();
     for hit in hits {
         if !text.is_empty() {
             text.push('\n');
         }
-        for (name, value) in &hit.fields {
+        for (name, value) in hit.fields.iter().filter(|(name, _)| scope.has(name)) {
             let shown = match value {
                 FieldValue::Value(DocumentValue::String(value)) => value.clone(),
                 // Every document value has a JSON form.
