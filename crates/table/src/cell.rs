@@ -13,6 +13,7 @@ use crate::arrow::{
     bytes, entries, integer, is_integer, is_number, is_text, items, list_items, map_types, number, text,
     value_place,
 };
+use crate::column::taken;
 use crate::size::{RowSize, number_bytes};
 use crate::tensor::TensorReader;
 
@@ -229,28 +230,27 @@ impl CellReader {
             }
             CellReader::Array(element) => {
                 let (items, range) = items(array, row);
-                let values = range.map(|at| present(element.read(items, at)?, "item"));
+                // As in JSON, a null among the values of a collection is left out.
+                let values = range.filter_map(|at| element.read(items, at).transpose());
                 DocumentValue::Array(values.collect::<Result<_, _>>()?)
             }
             CellReader::WeightedSet(element) => {
                 let (keys, weights, range) = entries(array, row);
-                let elements = range.map(|at| {
-                    let key = present(element.read(keys, at)?, "key")?;
-                    let (weights, at) =
-                        value_place(weights, at).ok_or_else(|| Error::value("a weight is missing"))?;
-                    let weight = integer(weights, at);
+                let elements = range.filter_map(|at| {
+                    let (weights, of) = value_place(weights, at)?;
+                    let weight = integer(weights, of);
                     let weight = i32::try_from(weight)
-                        .map_err(|_| Error::value(format!("the weight {weight} has more than 32 bits")))?;
-                    Ok((key, weight))
+                        .map_err(|_| Error::value(format!("the weight {weight} has more than 32 bits")));
+                    Some(weight.and_then(|weight| Ok((present(element.read(keys, at)?)?, weight))))
                 });
                 DocumentValue::WeightedSet(unique_keys(elements.collect::<Result<_, Error>>()?))
             }
             CellReader::Map(readers) => {
                 let [key, value] = &**readers;
                 let (keys, values, range) = entries(array, row);
-                let entries = range.map(|at| {
-                    let key = present(key.read(keys, at)?, "key")?;
-                    Ok((key, present(value.read(values, at)?, "value")?))
+                let entries = range.filter_map(|at| {
+                    let value = value.read(values, at).transpose()?;
+                    Some(value.and_then(|value| Ok((present(key.read(keys, at)?)?, value))))
                 });
                 DocumentValue::Map(unique_keys(entries.collect::<Result<_, Error>>()?))
             }
@@ -273,8 +273,35 @@ impl CellReader {
     }
 }
 
-fn present(value: Option<DocumentValue>, part: &str) -> Result<DocumentValue, Error> {
-    value.ok_or_else(|| Error::value(format!("the {part} of a collection is null")))
+/// The key of an entry.
+fn present(key: Option<DocumentValue>) -> Result<DocumentValue, Error> {
+    key.ok_or_else(|| Error::value("a key is null"))
+}
+
+/// Describes the first member of a struct in a column that its field does not take, for messages; `None` if
+/// the column has no such member.
+pub(crate) fn misfit_member(column: &ArrowType, data_type: &DataType) -> Option<String> {
+    match data_type {
+        DataType::Array(element) => misfit_member(list_items(column)?, element),
+        DataType::Map(_, value) => misfit_member(map_types(column)?[1], value),
+        DataType::Struct(struct_type) => {
+            let ArrowType::Struct(members) = column else { return None };
+            members.iter().find_map(|member| {
+                let (name, arrow) = (member.name(), member.data_type());
+                let Some(field) = struct_type.field(name) else {
+                    return Some(format!("{} has no member '{name}'", struct_type.name));
+                };
+                if CellReader::new(arrow, &field.data_type).is_some() {
+                    return None;
+                }
+                let inner = misfit_member(arrow, &field.data_type);
+                Some(inner.unwrap_or_else(|| {
+                    format!("the member '{name}' is {arrow}; cast it to {}", taken(&field.data_type))
+                }))
+            })
+        }
+        _ => None,
+    }
 }
 
 /// An angle in millionths of a degree; `None` if there is none.
