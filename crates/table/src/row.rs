@@ -25,7 +25,7 @@ pub struct RowMapping {
     pub group_column: Option<String>,
     /// Group of all documents.
     pub group: Option<DocumentGroup>,
-    /// True to leave out columns that are no fields.
+    /// True to leave out columns, and members of structs in columns, that are not fields.
     pub ignores_unknown_columns: bool,
 }
 
@@ -151,13 +151,15 @@ impl TableRowReader {
                 continue;
             };
             let (arrow, data_type) = (column.data_type(), &field.data_type);
-            match (CellReader::new(arrow, data_type), shape_fault(column, data_type)) {
+            let ignores_unknown = mapping.ignores_unknown_columns;
+            let reader = CellReader::new(arrow, data_type, ignores_unknown);
+            match (reader, shape_fault(column, data_type)) {
                 (Some(reader), None) => {
                     fields.push(FieldColumn { column: at, name: Arc::clone(&field.name), reader });
                 }
                 (Some(_), Some(fault)) => refused.push(format!("column '{name}' {fault}")),
                 (None, _) => {
-                    let cure = misfit_member(arrow, data_type)
+                    let cure = misfit_member(arrow, data_type, ignores_unknown)
                         .unwrap_or_else(|| format!("cast it to {}", taken(data_type)));
                     refused.push(format!("column '{name}' is {arrow}, and the field is {data_type}; {cure}"));
                 }

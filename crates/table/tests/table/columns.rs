@@ -17,11 +17,14 @@ use crate::tables::{BOUNDS, array, document_type, ids, kinds, map, person, read,
 
 /// Reason why a table with the column `f` is not read; `None` if it is.
 fn refusal(column: Field, document_type: &DocumentType) -> Option<String> {
+    mapped_refusal(column, document_type, &RowMapping::default())
+}
+
+fn mapped_refusal(column: Field, document_type: &DocumentType, mapping: &RowMapping) -> Option<String> {
     let schema = Schema::new(vec![Field::new("id", ArrowType::Utf8, false), column]);
     let writer = StreamWriter::try_new(Vec::new(), &schema).expect("a schema");
     let table = writer.into_inner().expect("an end");
-    let reader =
-        TableReader::new(&table[..], &RowMapping::default(), BOUNDS, |_| Ok::<_, Error>(document_type));
+    let reader = TableReader::new(&table[..], mapping, BOUNDS, |_| Ok::<_, Error>(document_type));
     reader.err().map(|error| error.to_string())
 }
 
@@ -268,6 +271,11 @@ fn a_refused_struct_is_told_by_its_member() {
             "the member 'year' is Utf8; cast it to an integer type, or for a long timestamp[s]",
         ),
         (
+            structure(&[("name", ArrowType::Utf8), ("name", ArrowType::Utf8)]),
+            person(),
+            "there are two members 'name'; leave out one of them",
+        ),
+        (
             ArrowType::Int32,
             people,
             "cast it to a list whose items are a struct with members of the same names",
@@ -279,4 +287,13 @@ fn a_refused_struct_is_told_by_its_member() {
         let expected = format!("column 'f' is {arrow}, and the field is {data_type}; {expected}");
         assert_eq!(refused, Some(expected));
     }
+    // With ignore-undefined-fields, unknown members are left out, and known ones are checked.
+    let mapping = RowMapping { ignores_unknown_columns: true, ..RowMapping::default() };
+    let document_type = document_type(&[("f", person())]);
+    let ignoring = |members: &[(&str, ArrowType)]| {
+        mapped_refusal(Field::new("f", structure(members), true), &document_type, &mapping)
+    };
+    assert_eq!(ignoring(&[("zip", ArrowType::Date32), ("name", ArrowType::Utf8)]), None);
+    let refused = ignoring(&[("zip", ArrowType::Utf8), ("year", ArrowType::Date32)]).expect("it is refused");
+    assert!(refused.contains("the member 'year' is Date32"), "{refused}");
 }

@@ -71,7 +71,11 @@ pub(super) fn kinds() -> Vec<(&'static str, DataType, [&'static str; 2])> {
         ("predicate", DataType::Predicate, ["\"a in [b]\"", "\"true\""]),
         ("reference", DataType::Reference("note".to_owned()), ["\"id:n:note::1\"", "\"id:n:note:g=x:1\""]),
         ("raw", DataType::Raw, ["\"AAEC\"", "\"/w==\""]),
-        ("position", DataType::Position, [r#"{"lat":63.4,"lng":10.4}"#, r#"{"lat":-90.0,"lng":-180.0}"#]),
+        (
+            "position",
+            DataType::Position,
+            [r#"{"lat":63.4,"lng":10.4}"#, r#"{"lat":-2147.483648,"lng":2147.483647}"#],
+        ),
         ("array", array(DataType::Int), ["[1,2,3]", "[-1]"]),
         ("nested", array(array(DataType::String)), [r#"[["a"],[],["b","c"]]"#, r#"[[""]]"#]),
         ("set", set(DataType::String), [r#"{"a":1,"b":-2}"#, r#"{"":0}"#]),
