@@ -16,6 +16,7 @@ use millrace_env::panic_message;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::properties::WriterProperties;
 
 use crate::error::Error;
@@ -64,7 +65,7 @@ impl TableFile {
         let read_bytes = Arc::new(AtomicU64::new(0));
         let counted = ReadCountingFile { file, read_bytes: Arc::clone(&read_bytes) };
         // Batches of Parquet have the columns without what the file says about them.
-        let mut parquet_schema = None;
+        let (mut parquet_schema, mut packing) = (None, None);
         let rows = guarded(|| match &*first {
             b"ARROW1" => {
                 FileReader::try_new(BufReader::new(counted), None).map(|rows| Box::new(rows) as RowReader)
@@ -72,6 +73,7 @@ impl TableFile {
             [b'P', b'A', b'R', b'1', ..] => ParquetRecordBatchReaderBuilder::try_new(counted.file)
                 .and_then(|rows| {
                     parquet_schema = Some(Arc::clone(rows.schema()));
+                    packing = unknown_packing(rows.metadata());
                     rows.with_batch_size(PARQUET_ROWS).build()
                 })
                 .map(|rows| Box::new(rows) as RowReader)
@@ -79,6 +81,14 @@ impl TableFile {
             _ => StreamReader::try_new(BufReader::new(counted), None).map(|rows| Box::new(rows) as RowReader),
         });
         let rows = rows.map_err(|error| Error::Argument(format!("{}: {error}", path.display())))?;
+        if let Some(packing) = packing {
+            let reason = format!(
+                "{}: its columns are packed by {packing}, which is not read here; write it with zstd, as by \
+                 pyarrow.parquet.write_table(table, file, compression=\"zstd\")",
+                path.display()
+            );
+            return Err(Error::Argument(reason));
+        }
         let size = (&*first != b"ARROW1" && !first.starts_with(b"PAR1")).then_some(size);
         let schema = parquet_schema.unwrap_or_else(|| rows.schema());
         Ok(Some(TableFile { rows, schema, read_bytes, size }))
@@ -124,6 +134,16 @@ impl TableFile {
             }
         })
     }
+}
+
+/// Name of a compression of columns of Parquet that is not read.
+fn unknown_packing(file: &ParquetMetaData) -> Option<&'static str> {
+    let mut columns = file.row_groups().iter().flat_map(RowGroupMetaData::columns);
+    columns.find_map(|column| match column.compression() {
+        Compression::BROTLI(_) => Some("brotli"),
+        Compression::LZO => Some("LZO"),
+        _ => None,
+    })
 }
 
 /// Reads of a file by a library that panics at some kinds of damage.

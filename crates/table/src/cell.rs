@@ -13,6 +13,7 @@ use crate::arrow::{
     bytes, entries, integer, is_integer, is_number, is_text, items, list_items, map_types, number, text,
     value_place,
 };
+use crate::column::taken;
 use crate::size::{RowSize, number_bytes};
 use crate::tensor::TensorReader;
 
@@ -41,6 +42,14 @@ pub(crate) enum CellReader {
     Tensor(Box<TensorReader>),
 }
 
+/// Depth of a part of a column.
+#[derive(Clone, Copy)]
+struct ColumnDepth {
+    levels: usize,
+    /// True to leave out members of structs that are not fields.
+    ignores_unknown: bool,
+}
+
 /// Member of a struct.
 #[derive(Debug)]
 pub(crate) struct StructMember {
@@ -51,19 +60,21 @@ pub(crate) struct StructMember {
 }
 
 impl CellReader {
-    /// The reader of an Arrow type for a field; `None` if the field does not take it.
-    pub(crate) fn new(column: &ArrowType, data_type: &DataType) -> Option<Self> {
-        Self::nested(column, data_type, 0)
+    /// The reader of an Arrow type for a field; `None` if the field does not take it. With `ignores_unknown`
+    /// members of structs that are not fields are left out.
+    pub(crate) fn new(column: &ArrowType, data_type: &DataType, ignores_unknown: bool) -> Option<Self> {
+        Self::nested(column, data_type, ColumnDepth { levels: 0, ignores_unknown })
     }
 
-    fn nested(column: &ArrowType, data_type: &DataType, depth: usize) -> Option<Self> {
-        if depth > DEPTH {
+    fn nested(column: &ArrowType, data_type: &DataType, depth: ColumnDepth) -> Option<Self> {
+        if depth.levels > DEPTH {
             return None;
         }
         if *column == ArrowType::Null {
             return Some(CellReader::Absent);
         }
-        let inner = |column: &ArrowType, data_type| Self::nested(column, data_type, depth + 1);
+        let depth = ColumnDepth { levels: depth.levels + 1, ..depth };
+        let inner = |column: &ArrowType, data_type| Self::nested(column, data_type, depth);
         match data_type {
             DataType::Tensor(tensor_type) => {
                 TensorReader::new(column, tensor_type).map(|reader| CellReader::Tensor(Box::new(reader)))
@@ -127,14 +138,23 @@ impl CellReader {
         }
     }
 
-    fn members(column: &ArrowType, struct_type: &StructType, depth: usize) -> Option<Self> {
+    fn members(column: &ArrowType, struct_type: &StructType, depth: ColumnDepth) -> Option<Self> {
         let ArrowType::Struct(members) = column else { return None };
-        let readers = members.iter().enumerate().map(|(at, member)| {
-            let field = struct_type.field(member.name())?;
-            let reader = Self::nested(member.data_type(), &field.data_type, depth + 1)?;
-            Some(StructMember { column: at, name: Arc::clone(&field.name), reader })
-        });
-        readers.collect::<Option<Vec<_>>>().map(CellReader::Struct)
+        let mut readers: Vec<StructMember> = Vec::with_capacity(members.len());
+        for (at, member) in members.iter().enumerate() {
+            let Some(field) = struct_type.field(member.name()) else {
+                if depth.ignores_unknown {
+                    continue;
+                }
+                return None;
+            };
+            if readers.iter().any(|reader| reader.name == field.name) {
+                return None;
+            }
+            let reader = Self::nested(member.data_type(), &field.data_type, depth)?;
+            readers.push(StructMember { column: at, name: Arc::clone(&field.name), reader });
+        }
+        Some(CellReader::Struct(readers))
     }
 
     fn degrees(column: &ArrowType) -> Option<Self> {
@@ -229,28 +249,27 @@ impl CellReader {
             }
             CellReader::Array(element) => {
                 let (items, range) = items(array, row);
-                let values = range.map(|at| present(element.read(items, at)?, "item"));
+                // As in JSON, a null among the values of a collection is left out.
+                let values = range.filter_map(|at| element.read(items, at).transpose());
                 DocumentValue::Array(values.collect::<Result<_, _>>()?)
             }
             CellReader::WeightedSet(element) => {
                 let (keys, weights, range) = entries(array, row);
-                let elements = range.map(|at| {
-                    let key = present(element.read(keys, at)?, "key")?;
-                    let (weights, at) =
-                        value_place(weights, at).ok_or_else(|| Error::value("a weight is missing"))?;
-                    let weight = integer(weights, at);
+                let elements = range.filter_map(|at| {
+                    let (weights, of) = value_place(weights, at)?;
+                    let weight = integer(weights, of);
                     let weight = i32::try_from(weight)
-                        .map_err(|_| Error::value(format!("the weight {weight} has more than 32 bits")))?;
-                    Ok((key, weight))
+                        .map_err(|_| Error::value(format!("the weight {weight} has more than 32 bits")));
+                    Some(weight.and_then(|weight| Ok((present(element.read(keys, at)?)?, weight))))
                 });
                 DocumentValue::WeightedSet(unique_keys(elements.collect::<Result<_, Error>>()?))
             }
             CellReader::Map(readers) => {
                 let [key, value] = &**readers;
                 let (keys, values, range) = entries(array, row);
-                let entries = range.map(|at| {
-                    let key = present(key.read(keys, at)?, "key")?;
-                    Ok((key, present(value.read(values, at)?, "value")?))
+                let entries = range.filter_map(|at| {
+                    let value = value.read(values, at).transpose()?;
+                    Some(value.and_then(|value| Ok((present(key.read(keys, at)?)?, value))))
                 });
                 DocumentValue::Map(unique_keys(entries.collect::<Result<_, Error>>()?))
             }
@@ -273,13 +292,48 @@ impl CellReader {
     }
 }
 
-fn present(value: Option<DocumentValue>, part: &str) -> Result<DocumentValue, Error> {
-    value.ok_or_else(|| Error::value(format!("the {part} of a collection is null")))
+/// The key of an entry.
+fn present(key: Option<DocumentValue>) -> Result<DocumentValue, Error> {
+    key.ok_or_else(|| Error::value("a key is null"))
 }
 
-/// An angle in millionths of a degree; `None` if there is none.
+/// Describes the first member of a struct in a column that its field does not take, for messages; `None` if
+/// the column has no such member.
+pub(crate) fn misfit_member(
+    column: &ArrowType,
+    data_type: &DataType,
+    ignores_unknown: bool,
+) -> Option<String> {
+    match data_type {
+        DataType::Array(element) => misfit_member(list_items(column)?, element, ignores_unknown),
+        DataType::Map(_, value) => misfit_member(map_types(column)?[1], value, ignores_unknown),
+        DataType::Struct(struct_type) => {
+            let ArrowType::Struct(members) = column else { return None };
+            members.iter().enumerate().find_map(|(at, member)| {
+                let (name, arrow) = (member.name(), member.data_type());
+                let Some(field) = struct_type.field(name) else {
+                    return (!ignores_unknown)
+                        .then(|| format!("{} has no member '{name}'", struct_type.name));
+                };
+                if members[..at].iter().any(|earlier| earlier.name() == name) {
+                    return Some(format!("there are two members '{name}'; leave out one of them"));
+                }
+                if CellReader::new(arrow, &field.data_type, ignores_unknown).is_some() {
+                    return None;
+                }
+                let inner = misfit_member(arrow, &field.data_type, ignores_unknown);
+                Some(inner.unwrap_or_else(|| {
+                    format!("the member '{name}' is {arrow}; cast it to {}", taken(&field.data_type))
+                }))
+            })
+        }
+        _ => None,
+    }
+}
+
+/// An angle in millionths of a degree; `None` if there is none. As in JSON, those outside the globe are kept.
 fn micro_degrees(array: &dyn Array, row: usize) -> Option<i32> {
     let (array, row) = value_place(array, row)?;
     let micro = (number(array, row) * 1e6).round();
-    (micro.abs() <= 360e6).then_some(micro as i32)
+    (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&micro).then_some(micro as i32)
 }

@@ -242,7 +242,7 @@ pub(crate) fn taken(data_type: &DataType) -> String {
         DataType::Map(key, value) => {
             format!("a map whose keys are {} and whose values are {}", taken(key), taken(value))
         }
-        DataType::Struct(_) => "a struct with the same members".to_owned(),
+        DataType::Struct(_) => "a struct with members of the same names".to_owned(),
         DataType::Tensor(tensor_type) => taken_tensor(tensor_type),
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! - `column` has the table of types: which Arrow types a field takes, and the one that is written.
 //! - `cell` reads one value of a column, `tensor` one that is a tensor, `row` a whole document; `arrow` gives
-//!   access to the values of arrays.
+//!   access to the values of arrays, `shape` compares the shapes that columns of tensors declare.
 //! - `array` makes a column of values.
 //!
 //! This crate knows neither a store nor a network: its operations go to a feed, and its documents come from a
@@ -19,6 +19,7 @@ mod column;
 mod error;
 mod reader;
 mod row;
+mod shape;
 mod size;
 mod tensor;
 mod writer;

@@ -9,8 +9,9 @@ use millrace_tensor::json::{CellNumbers, TensorFormat, TensorShape};
 
 use crate::Error;
 use crate::arrow::{is_label, name_of};
-use crate::cell::CellReader;
+use crate::cell::{CellReader, misfit_member};
 use crate::column::{TYPE_METADATA, id_column, taken};
+use crate::shape::shape_fault;
 use crate::size::RowSize;
 
 /// Way in which the rows of a table become documents of one type.
@@ -24,7 +25,7 @@ pub struct RowMapping {
     pub group_column: Option<String>,
     /// Group of all documents.
     pub group: Option<DocumentGroup>,
-    /// True to leave out columns that are no fields.
+    /// True to leave out columns, and members of structs in columns, that are not fields.
     pub ignores_unknown_columns: bool,
 }
 
@@ -149,16 +150,19 @@ impl TableRowReader {
                 }
                 continue;
             };
-            match CellReader::new(column.data_type(), &field.data_type) {
-                Some(reader) => {
+            let (arrow, data_type) = (column.data_type(), &field.data_type);
+            let ignores_unknown = mapping.ignores_unknown_columns;
+            let reader = CellReader::new(arrow, data_type, ignores_unknown);
+            match (reader, shape_fault(column, data_type)) {
+                (Some(reader), None) => {
                     fields.push(FieldColumn { column: at, name: Arc::clone(&field.name), reader });
                 }
-                None => refused.push(format!(
-                    "column '{name}' is {}, and the field is {}; cast it to {}",
-                    column.data_type(),
-                    field.data_type,
-                    taken(&field.data_type)
-                )),
+                (Some(_), Some(fault)) => refused.push(format!("column '{name}' {fault}")),
+                (None, _) => {
+                    let cure = misfit_member(arrow, data_type, ignores_unknown)
+                        .unwrap_or_else(|| format!("cast it to {}", taken(data_type)));
+                    refused.push(format!("column '{name}' is {arrow}, and the field is {data_type}; {cure}"));
+                }
             }
         }
         match refused.is_empty() {

@@ -148,16 +148,23 @@ impl TensorReader {
     /// Adds the cells of one address.
     fn block(&self, array: &dyn Array, row: usize, cells: &mut TensorCells) -> Result<(), Error> {
         let (mut array, mut range) = (array, row..row + 1);
+        let is_nested = list_items(array.data_type()).is_some_and(|items| list_items(items).is_some());
+        let mut dimensions = self.tensor_type.indexed().filter(|_| is_nested);
         loop {
             if has_null(array, &range) {
                 return Err(Error::value("a cell of the tensor is null"));
             }
-            match array.data_type() {
-                ArrowType::List(_) | ArrowType::LargeList(_) | ArrowType::FixedSizeList(..) => {
-                    (array, range) = list_range(array, range);
-                }
-                _ => break,
+            if list_items(array.data_type()).is_none() {
+                break;
             }
+            if let Some((dimension, size)) = dimensions.next()
+                && let Some(other) =
+                    range.clone().map(|row| items(array, row).1.len()).find(|len| *len != size)
+            {
+                let reason = format!("a list of {other} where {} has {dimension}[{size}]", self.tensor_type);
+                return Err(Error::value(reason));
+            }
+            (array, range) = list_range(array, range);
         }
         let dense = self.tensor_type.dense_size();
         if range.len() != dense {
@@ -231,27 +238,33 @@ fn label(array: &dyn Array, row: usize) -> Result<String, Error> {
     name_of(array, row).ok_or_else(|| Error::value("a label is null"))
 }
 
-/// True if a column has the cells for one address of a tensor. Lists of lists are read from outside to
-/// inside.
+/// True if a column has the cells for one address of a tensor: a list of all of them, or lists of lists with a
+/// level for each dimension, which are read from outside to inside.
 fn is_block(column: &ArrowType, tensor_type: &TensorType) -> bool {
     let is_number_of_map = tensor_type.mapped().count() > 0 && tensor_type.indexed().next().is_none();
-    let (mut leaf, mut lists, mut size) = (column, 0, Some(1_usize));
+    // The size of each level, if it is fixed.
+    let (mut leaf, mut levels) = (column, Vec::new());
     while let Some(items) = list_items(leaf) {
-        size = match leaf {
-            ArrowType::FixedSizeList(_, length) => {
-                size.and_then(|size| size.checked_mul(usize::try_from(*length).ok()?))
-            }
+        levels.push(match leaf {
+            ArrowType::FixedSizeList(_, length) => Some(*length),
             _ => None,
-        };
-        (leaf, lists) = (items, lists + 1);
-        if lists > DEPTH {
+        });
+        leaf = items;
+        if levels.len() > DEPTH {
             return false;
         }
     }
     let is_bits = *leaf == ArrowType::UInt16 && tensor_type.cell() == CellType::BFloat16;
+    let fits =
+        |level: Option<i32>, size: usize| level.is_none_or(|length| usize::try_from(length) == Ok(size));
     (is_number(leaf) || is_bits)
-        && match is_number_of_map {
-            true => lists == 0,
-            false => lists > 0 && size.is_none_or(|size| size == tensor_type.dense_size()),
+        && match &levels[..] {
+            [] => is_number_of_map,
+            _ if is_number_of_map => false,
+            [level] => fits(*level, tensor_type.dense_size()),
+            levels => {
+                levels.len() == tensor_type.indexed().count()
+                    && levels.iter().zip(tensor_type.indexed()).all(|(level, (_, size))| fits(*level, size))
+            }
         }
 }

@@ -44,7 +44,7 @@ pub async fn run(
     for path in &arguments.files {
         let source = match TableFile::open(path)? {
             Some(table) => FeedFile::Table(table),
-            None => FeedFile::Lines(CommandInput::open(path)?),
+            None => FeedFile::Lines(CommandInput::open_operations(path)?),
         };
         reach(&node.url, options.patience, |away| {
             note(format_args!("note: {away}; trying for {} seconds (--patience)", arguments.patience));
@@ -84,14 +84,17 @@ pub async fn run(
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Checks that a file begins with an operation, before anything of other files is stored. A table has columns
-/// instead, and a pipe can be read only once: these are checked when their turn comes.
+/// Checks that a file is there and begins with an operation, before anything of other files is stored. A table
+/// has columns instead, and a pipe can be read only once: these are checked when their turn comes.
 fn check_start_of(path: &Path, resume: Option<&ResumeFile>) -> Result<(), Error> {
+    if path.as_os_str() != "-" && (path.is_dir() || !path.exists()) {
+        return CommandInput::open(path).map(drop);
+    }
     let is_begun = resume.is_some_and(|resume| resume.offset(&path.display().to_string()) > 0);
     if is_begun || !path.is_file() || TableFile::open(path)?.is_some() {
         return Ok(());
     }
-    let CommandInput { name, stream, .. } = CommandInput::open(path)?;
+    let CommandInput { name, stream, .. } = CommandInput::open_operations(path)?;
     Ok(check_start(&name, stream)?)
 }
 

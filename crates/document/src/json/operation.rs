@@ -155,7 +155,10 @@ impl<'de> Visitor<'de> for BodySeed<'_> {
                     }
                     OperationKind::Remove => drop(map.next_value::<SkippedValue>()?),
                 },
-                "condition" => body.condition = map.next_value()?,
+                // As in Vespa, an empty one is none.
+                "condition" => {
+                    body.condition = map.next_value::<Option<String>>()?.filter(|text| !text.is_empty());
+                }
                 "create" => body.create = map.next_value::<Option<bool>>()?.unwrap_or(false),
                 "put" | "update" | "remove" | "id" | "pathId" => drop(map.next_value::<SkippedValue>()?),
                 // Others are skipped, as in Vespa: clients keep notes of their own beside the fields.

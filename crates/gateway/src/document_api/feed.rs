@@ -175,6 +175,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
         call.timeout = timeout.min(limits.document_timeout_max);
     }
     call.durability = durability_of(call)?;
+    check_single_parameters(&call.parameters)?;
     call.deployment()?;
     if call.node.is_from_client(request.headers()) {
         let (quotas, metrics) = (call.node.quotas(), call.node.metrics());
@@ -299,6 +300,23 @@ fn durability_of(call: &DocumentCall) -> Result<WriteDurability, Error> {
             );
             Err(Error::parameter("durability", reason))
         }
+    }
+}
+
+/// Refuses the parameters of single operations that would be without effect on a stream.
+///
+/// # Errors
+/// One is there.
+fn check_single_parameters(parameters: &RequestParameters) -> Result<(), Error> {
+    if let Some(name) = ["condition", "create"].into_iter().find(|name| parameters.get(name).is_some()) {
+        let reason = "is for single operations; in a stream it is a member of each operation, beside fields";
+        return Err(Error::parameter(name, reason));
+    }
+    match parameters.flag("dryRun")? {
+        Some(true) => {
+            Err(Error::parameter("dryRun", "is for single operations; a stream is always executed"))
+        }
+        Some(false) | None => Ok(()),
     }
 }
 

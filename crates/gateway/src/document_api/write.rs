@@ -115,7 +115,7 @@ async fn write(
     let deployment = call.deployment()?;
     let kind = Arc::clone(deployment.kind(id.document_type())?);
     let destination = WriteDestination::read(call, &deployment, &kind)?;
-    if let Some(condition) = call.parameters.get("condition") {
+    if let Some(condition) = call.parameters.get("condition").filter(|text| !text.is_empty()) {
         operation.condition = Some(condition.to_owned());
     }
     if let Some(create) = call.parameters.flag("create")? {

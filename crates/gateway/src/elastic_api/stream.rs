@@ -64,7 +64,11 @@ pub(super) async fn answer(
     let credential = StreamCredential::from_request(&api.node, &request);
     let writer = writer_of(&caller, request.extensions().get());
     let (mut parts, body) = request.into_parts();
-    if parts.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+    if parts
+        .headers
+        .get(CONTENT_ENCODING)
+        .is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
         let reason = "a stream of operations is sent as it is; leave out Content-Encoding, or use _bulk";
         return Err(Error::BadRequest(reason.to_owned()));
     }

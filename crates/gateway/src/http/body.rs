@@ -101,7 +101,9 @@ pub(crate) async fn read_body(
 ) -> Result<ReadBody, Error> {
     let read = collect(node, body, bounds).await?;
     let Some(encoding) = headers.get(CONTENT_ENCODING) else { return Ok(read) };
-    match encoding.as_bytes() {
+    // Names of encodings have no case.
+    let encoding = encoding.as_bytes().to_ascii_lowercase();
+    match &encoding[..] {
         b"identity" | b"" => Ok(read),
         b"gzip" | b"x-gzip" => unpacked(node, read, bounds).await,
         other => Err(Error::BadRequest(format!(
@@ -290,9 +292,9 @@ async fn unpacked(node: &GatewayState, packed: ReadBody, bounds: BodyBounds) -> 
 
 /// Size of a body unpacked, as it says of itself: a lie is found when it is unpacked.
 pub(crate) fn unpacked_bytes(headers: &HeaderMap, body: &[u8]) -> usize {
-    let is_gzip = headers
-        .get(CONTENT_ENCODING)
-        .is_some_and(|encoding| [&b"gzip"[..], b"x-gzip"].contains(&encoding.as_bytes()));
+    let is_gzip = headers.get(CONTENT_ENCODING).is_some_and(|encoding| {
+        ["gzip", "x-gzip"].iter().any(|gzip| encoding.as_bytes().eq_ignore_ascii_case(gzip.as_bytes()))
+    });
     match body.last_chunk::<4>() {
         Some(trailer) if is_gzip => u32::from_le_bytes(*trailer) as usize,
         _ => body.len(),

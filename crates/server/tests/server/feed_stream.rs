@@ -153,6 +153,19 @@ fn every_form_of_a_stream_and_every_failure_of_an_operation() {
         ],
     );
     assert_eq!(server.get("/document/v1/n/note/group/a/1").1["fields"]["stars"], 5);
+    // An empty one is none, also where the document does not exist.
+    check(
+        &server,
+        r#"{"update":"id:n:note:g=a:9","condition":"","create":true,"fields":{"stars":{"assign":5}}}
+{"put":"id:n:note:g=a:10","condition":"","fields":{"stars":9}}
+{"remove":"id:n:note:g=a:11","condition":""}"#,
+        &["through 3", "complete=true ok=3 ignored=0 condition=0 failed=0"],
+    );
+    // A long id is not repeated in full.
+    let lines =
+        feed(&server, format!("{{\"put\":\"id:n:note::{}\",\"fields\":{{}}}}", "x".repeat(70_000)), None);
+    let message = lines[0]["message"].as_str().expect("a message");
+    assert!(message.len() < 2000 && message.contains("65535"), "{} bytes: {message:.300}", message.len());
 }
 
 #[test]
@@ -224,6 +237,12 @@ fn requests_that_are_not_streams_are_refused_with_the_cure() {
         "leave out one of the two",
     );
     check(call(Method::POST, "/feed/v1?timeout=soon", json, ""), 400, "parameter 'timeout'");
+    for parameter in ["condition=note.stars==1", "create=true"] {
+        let path = format!("/feed/v1?{parameter}");
+        check(call(Method::POST, &path, json, ""), 400, "it is a member of each operation");
+    }
+    check(call(Method::POST, "/feed/v1?dryRun=true", json, ""), 400, "a stream is always executed");
+    assert_eq!(call(Method::POST, "/feed/v1?dryRun=false", json, "").0, 200);
     assert_eq!(call(Method::OPTIONS, "/feed/v1", json, "").0, 204);
 }
 
@@ -246,7 +265,7 @@ fn a_packed_stream_that_breaks_keeps_what_came_before() {
     // Members that follow each other are one stream.
     let members = [gzip(put(1).as_bytes()), gzip(put(2).as_bytes())].concat();
     assert_eq!(
-        shown(&feed(&server, members, Some("gzip")))[1],
+        shown(&feed(&server, members, Some("GZIP")))[1],
         "complete=true ok=2 ignored=0 condition=0 failed=0"
     );
 }

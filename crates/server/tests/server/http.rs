@@ -56,10 +56,12 @@ fn bodies_are_packed_both_ways() {
     let length = compressor.gzip_compress(body.as_bytes(), &mut packed).expect("the bound is large enough");
     packed.truncate(length);
     let path = "/document/v1/n/note/docid/1";
-    let request = OutgoingRequest::new(Method::POST, path)
-        .body("application/json", packed)
-        .header(CONTENT_ENCODING, "gzip");
-    assert_eq!(server.send(&server.url(), HttpProtocol::Http2, request).status, 200);
+    for encoding in ["gzip", "GZIP", "x-gzip"] {
+        let request = OutgoingRequest::new(Method::POST, path)
+            .body("application/json", packed.clone())
+            .header(CONTENT_ENCODING, encoding);
+        assert_eq!(server.send(&server.url(), HttpProtocol::Http2, request).status, 200, "{encoding}");
+    }
 
     let request = OutgoingRequest::new(Method::GET, path).header(ACCEPT_ENCODING, "gzip");
     let answer = server.send(&server.url(), HttpProtocol::Http1, request);

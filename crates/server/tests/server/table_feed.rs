@@ -226,6 +226,22 @@ fn files_of_tables_are_fed_and_written() {
     // Columns that do not fit are refused before the first row.
     let (ok, _, error) = run(&["feed", "--quiet", &file("notes.feather"), "--type", "note", "--id", "key"]);
     assert!(!ok && error.contains("the column 'key' for the id is missing"), "{error}");
+    // What is not read is told before anything is stored.
+    let jsonl = file("notes.jsonl");
+    std::fs::write(&jsonl, "{\"put\":\"id:n:note::first\",\"fields\":{}}\n").expect("a file");
+    let packed = file("packed");
+    for (bytes, reason) in [
+        (&b"BZh91AY&SY"[..], "packed: it is packed by bzip2"),
+        (&b"\xfd7zXZ\0"[..], "packed: it is packed by xz"),
+        (&b"PK\x03\x04"[..], "packed: it is a zip archive"),
+    ] {
+        std::fs::write(&packed, bytes).expect("a file");
+        let (ok, _, error) = run(&["feed", "--quiet", &jsonl, &packed]);
+        assert!(!ok && error.contains(reason), "{error}");
+    }
+    let (ok, _, error) = run(&["feed", "--quiet", &jsonl, &file("none.jsonl")]);
+    assert!(!ok && error.contains("none.jsonl: No such file"), "{error}");
+    assert_eq!(server.get("/document/v1/n/note/docid/first").0, 404);
     // Damage is an error, and not the end.
     let whole = std::fs::read(file("notes.arrow")).expect("a file");
     std::fs::write(file("cut.arrow"), &whole[..whole.len() / 2]).expect("a file");

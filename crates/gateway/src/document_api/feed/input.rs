@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hyper::StatusCode;
 use hyper::body::Bytes;
 use millrace_document::json::{FeedOperation, FeedPosition, FeedReader};
 use millrace_node::Error;
@@ -260,8 +259,8 @@ impl GatheredPiece {
     }
 }
 
-fn unreadable(message: String) -> FeedBreak {
-    FeedBreak { status: StatusCode::BAD_REQUEST.as_u16(), message }
+fn unreadable(reason: String) -> FeedBreak {
+    FeedBreak::from_error(&Error::BadRequest(reason))
 }
 
 /// A source that reserves memory for operations that are larger than a piece.

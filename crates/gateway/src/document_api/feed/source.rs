@@ -33,7 +33,9 @@ impl PackedForm {
     /// # Errors
     /// It names another one.
     pub(super) fn from_header(encoding: Option<&HeaderValue>) -> Result<Self, Error> {
-        match encoding.map_or(&b""[..], HeaderValue::as_bytes) {
+        // Names of encodings have no case.
+        let encoding = encoding.map_or(&b""[..], HeaderValue::as_bytes).to_ascii_lowercase();
+        match &encoding[..] {
             b"" | b"identity" => Ok(PackedForm::Plain),
             b"gzip" | b"x-gzip" => Ok(PackedForm::Gzip),
             b"zstd" => Ok(PackedForm::Zstd),
