@@ -37,7 +37,8 @@ struct TokenKey {
     key: DecodingKey,
 }
 
-/// Claims of a token. Their types are strict: a claim of another type is an error, never absent.
+/// Claims of a token. Their types are strict: a claim of another type is an error, never absent, and so is one
+/// that is there twice.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TokenClaims {
     pub(crate) sub: String,
@@ -203,11 +204,13 @@ impl TokenKeys {
         validation.validate_exp = false;
         validation.validate_nbf = false;
         validation.validate_aud = false;
-        let claims = decode::<serde_json::Value>(token, key, &validation)
-            .map_err(|error| error_of(error.kind()))?
+        // They are read from the text itself: a map would keep the last of two claims with one name.
+        let claims = decode::<TokenClaims>(token, key, &validation)
+            .map_err(|error| match error.kind() {
+                ErrorKind::Json(reason) if reason.is_data() => Error::Claims(reason.to_string()),
+                kind => error_of(kind),
+            })?
             .claims;
-        let claims: TokenClaims =
-            serde_json::from_value(claims).map_err(|error| Error::Claims(error.to_string()))?;
         if !claims.aud.has(&self.audience) {
             return Err(Error::Audience { expected: self.audience.clone() });
         }

@@ -24,6 +24,7 @@ pub(crate) mod values;
 use std::cell::Cell;
 use std::collections::HashSet;
 
+use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use self::pipelines::PipelineKind;
@@ -34,6 +35,7 @@ use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::hit_form::InnerHits;
 use crate::hit_scan::searched;
+use crate::kept_hits::{bytes_inside, members_bytes, take};
 use crate::nested;
 use crate::query::{self, SearchQuery};
 use crate::read_fields::ReadFields;
@@ -48,6 +50,9 @@ const DEPTH_MAX: usize = 20;
 
 /// Hits in one bucket.
 const TOP_HITS_MAX: usize = 100;
+
+/// Bytes of a figure or of the key of a bucket that the memory for what was collected covers.
+const COLLECTED_BYTES: usize = 400;
 
 /// An aggregation as it was asked for.
 #[derive(Debug, Clone)]
@@ -146,6 +151,11 @@ impl RequestedAggregation {
         })
     }
 
+    /// Bytes of its name and its metadata.
+    fn text_bytes(&self) -> usize {
+        self.name.len() + self.meta.as_ref().map_or(0, bytes_inside)
+    }
+
     /// True if the aggregation reads documents that the query does not match.
     pub(crate) fn reads_everything(&self) -> bool {
         let has_empty = self.options.get("min_doc_count").is_some_and(|least| query::text_of(least) == "0");
@@ -186,6 +196,8 @@ pub(crate) struct AggregationScope<'s> {
     pub(crate) buckets_max: usize,
     /// Time that the work on the documents has.
     pub(crate) pace: &'s SearchPace<'s>,
+    /// Memory of the search, of which the answer takes some while it is made.
+    pub(crate) memory: &'s QueryMemory,
 }
 
 impl AggregationScope<'_> {
@@ -201,7 +213,7 @@ impl AggregationScope<'_> {
         let mut answer = Map::new();
         for one in asked.iter().filter(|one| PipelineKind::of(&one.kind).is_none()) {
             let (kind, value) = BucketAggregation { asked: one, scope: self, hits }.run()?;
-            self.add(&mut answer, one, kind, value);
+            self.add(&mut answer, one, kind, value)?;
         }
         self.add_siblings(&mut answer, asked)?;
         Ok(answer)
@@ -216,24 +228,31 @@ impl AggregationScope<'_> {
         for one in asked {
             if let Some(PipelineKind::OfSiblings) = PipelineKind::of(&one.kind) {
                 let (kind, value) = pipelines::of_siblings(one, asked, answer)?;
-                self.add(answer, one, kind, value);
+                self.add(answer, one, kind, value)?;
             }
         }
         Ok(())
     }
 
+    /// Adds a finished aggregation to an answer. Memory is taken for its name and its metadata, which every
+    /// bucket around it has, and for figures.
     fn add(
         &self,
         answer: &mut Map<String, Value>,
         asked: &RequestedAggregation,
         kind: &str,
         mut value: Value,
-    ) {
+    ) -> Result<(), Error> {
+        // Buckets, and what is inside of one, have taken theirs.
+        let is_figure = asked.inner.is_empty() && value.get("buckets").is_none();
+        let own = if is_figure { bytes_inside(&value).saturating_sub(COLLECTED_BYTES) } else { 0 };
+        take(self.memory, asked.text_bytes() + own)?;
         if let Some(meta) = &asked.meta {
             value["meta"] = meta.clone();
         }
         let name = if self.names_types { format!("{kind}#{}", asked.name) } else { asked.name.clone() };
         answer.insert(name, value);
+        Ok(())
     }
 
     /// Hands documents over one by one, until the time of the search is over: the others do not count then.
@@ -479,6 +498,7 @@ impl<'a> BucketAggregation<'a> {
         content: &(impl BucketContent + ?Sized),
     ) -> Result<Map<String, Value>, Error> {
         self.scope.count(1)?;
+        take(self.scope.memory, members_bytes(&head).saturating_sub(COLLECTED_BYTES))?;
         let mut bucket = head;
         bucket.insert("doc_count".to_owned(), content.documents().into());
         bucket.extend(content.inside(&self.asked.inner, self.scope)?);
@@ -507,7 +527,7 @@ impl<'a> BucketAggregation<'a> {
 
     /// Buckets as a list, after the pipelines inside; by their keys if the request says `keyed`.
     fn listed(&self, mut buckets: Vec<Map<String, Value>>) -> Result<Value, Error> {
-        pipelines::of_buckets(&self.asked.inner, &mut buckets, self.scope.names_types)?;
+        pipelines::of_buckets(&self.asked.inner, &mut buckets, self.scope)?;
         if !self.flag("keyed") {
             return Ok(buckets.into_iter().map(Value::Object).collect());
         }

@@ -266,7 +266,7 @@ fn search_of(
     expression: &str,
 ) -> Result<(Vec<OpenIndex>, HitSearch), Error> {
     service.caller.check_read()?;
-    lookups::resolve(service, &mut body)?;
+    let _values = lookups::resolve(service, &mut body)?;
     let mut search = HitSearch::parse(&body, parameters, false)?;
     // `timeout` is that of each write.
     let time = parameters.get("search_timeout").map(|text| ("timeout", text.to_owned()));

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
+use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::fields::all_at;
 use crate::hit_form::InnerHits;
+use crate::kept_hits::{bytes_inside, take};
 use crate::mapping::{field_at, type_of};
 use crate::query::text_of;
 use crate::search::SearchHit;
@@ -122,13 +124,14 @@ impl HitCollapse {
     /// the hits are counted.
     ///
     /// # Errors
-    /// The field has texts, or a document has several values of it.
+    /// The field has texts, a document has several values of it, or there is no memory for the pages.
     pub(crate) fn heads(
         &self,
         hits: Vec<SearchHit>,
         values: &CollapsedValues,
         indexes: &[OpenIndex],
         request: &HitSearch,
+        memory: &QueryMemory,
     ) -> Result<Vec<SearchHit>, Error> {
         check_field(&self.field, indexes)?;
         for page in &self.inner {
@@ -146,6 +149,7 @@ impl HitCollapse {
             if at < shown {
                 for page in &self.inner {
                     let hits = page.of(&group, count, request.form.total_as_number)?;
+                    take(memory, page.name.len() + bytes_inside(&hits))?;
                     head.inner.insert(page.name.clone(), json!({ "hits": hits }));
                 }
             }

@@ -50,7 +50,10 @@ fn text_bytes(value: &Value) -> usize {
 pub(crate) fn bytes_of(hit: &SearchHit) -> usize {
     // The text of the document, and as much again for keys and texts that are copied from it.
     let formed = hit.formed.as_ref().map_or(0, members_bytes);
-    hit.stored.source.len() * 2 + 400 + members_bytes(&hit.document) + formed
+    // The request has these texts, and each hit a copy.
+    let sort: usize = hit.sort.iter().map(|key| size_of::<HitSortKey>() + key.text_bytes()).sum();
+    let matched: usize = hit.matched.iter().map(|name| size_of::<String>() + name.len()).sum();
+    hit.stored.source.len() * 2 + 400 + members_bytes(&hit.document) + formed + sort + matched
 }
 
 /// Bytes of an allocation beside what is asked for, about.

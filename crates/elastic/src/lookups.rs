@@ -1,9 +1,13 @@
 //! Terms of a query that stand in another document: they are read before the query is.
 
+use std::sync::Arc;
+
+use millrace_plan::QueryMemory;
 use serde_json::{Map, Value};
 
 use crate::Error;
 use crate::fields::all_at;
+use crate::kept_hits::{bytes_inside, take};
 use crate::query::{CLAUSES_MAX, text_of};
 use crate::request::ElasticParameters;
 use crate::service::ElasticService;
@@ -15,18 +19,31 @@ const LOOKUPS_MAX: usize = 100;
 /// Members of a lookup.
 const MEMBERS: [&str; 4] = ["index", "id", "path", "routing"];
 
-/// Replaces each lookup in the body of a search by the values that it finds.
+/// Replaces each lookup in the body of a search by the values that it finds. The result is the memory that
+/// they take, and is kept as long as they are.
 ///
 /// # Errors
-/// The index does not exist, or there are too many lookups or values.
-pub(crate) fn resolve(service: &ElasticService, body: &mut Map<String, Value>) -> Result<(), Error> {
+/// The index does not exist, there are too many lookups or values, or there is no memory for them.
+pub(crate) fn resolve(
+    service: &ElasticService,
+    body: &mut Map<String, Value>,
+) -> Result<Arc<QueryMemory>, Error> {
+    let memory = service.node.query_memory();
     let mut left = LOOKUPS_MAX;
-    body.values_mut().try_for_each(|value| resolve_in(service, value, &mut left))
+    body.values_mut().try_for_each(|value| resolve_in(service, value, &mut left, &memory))?;
+    Ok(memory)
 }
 
-fn resolve_in(service: &ElasticService, value: &mut Value, left: &mut usize) -> Result<(), Error> {
+fn resolve_in(
+    service: &ElasticService,
+    value: &mut Value,
+    left: &mut usize,
+    memory: &QueryMemory,
+) -> Result<(), Error> {
     match value {
-        Value::Array(elements) => elements.iter_mut().try_for_each(|one| resolve_in(service, one, left)),
+        Value::Array(elements) => {
+            elements.iter_mut().try_for_each(|one| resolve_in(service, one, left, memory))
+        }
         Value::Object(members) => {
             if let Some(Value::Object(terms)) = members.get_mut("terms") {
                 for wanted in terms.values_mut() {
@@ -36,11 +53,13 @@ fn resolve_in(service: &ElasticService, value: &mut Value, left: &mut usize) -> 
                                 "a search may have {LOOKUPS_MAX} lookups of terms"
                             ))
                         })?;
-                        *wanted = Value::Array(values(service, lookup)?);
+                        let values = Value::Array(values(service, lookup)?);
+                        take(memory, bytes_inside(&values))?;
+                        *wanted = values;
                     }
                 }
             }
-            members.values_mut().try_for_each(|one| resolve_in(service, one, left))
+            members.values_mut().try_for_each(|one| resolve_in(service, one, left, memory))
         }
         _ => Ok(()),
     }

@@ -155,6 +155,7 @@ pub(crate) fn run_span(
         buckets: Cell::new(0),
         buckets_max: if request.aggregations.is_empty() { 0 } else { buckets_max(service)? },
         pace: &pace,
+        memory: &memory,
     };
     let streamed = match request.aggregations.is_empty() {
         true => None,
@@ -192,7 +193,7 @@ pub(crate) fn run_span(
         None => Some(aggregate(service, request, &scope, &aggregated, &memory, &mut facts.is_timed_out)?),
     };
     if let Some(collapse) = &request.collapse {
-        hits = collapse.heads(hits, &values, indexes, request)?;
+        hits = collapse.heads(hits, &values, indexes, request, &memory)?;
     }
     Ok(FoundHits { hits, is_cut, facts })
 }
@@ -311,7 +312,7 @@ fn search_body(
     check_batch(parameters)?;
     let scroll = parameters.get("scroll").map(scrolls::kept_ms_of).transpose()?;
     let mut body = body.clone();
-    lookups::resolve(service, &mut body)?;
+    let _values = lookups::resolve(service, &mut body)?;
     let mut request = HitSearch::parse(&body, parameters, scroll.is_some())?;
     if scroll.is_none() && request.slice.is_some() {
         return Err(Error::IllegalArgument(
@@ -380,7 +381,7 @@ pub(crate) fn query_alone(
     parameters: &ElasticParameters,
 ) -> Result<HitSearch, Error> {
     let mut body = object_of(&request.body)?;
-    lookups::resolve(service, &mut body)?;
+    let _values = lookups::resolve(service, &mut body)?;
     if let Some(unknown) = body.keys().find(|name| *name != "query") {
         return Err(Error::Parsing(format!("request does not support [{unknown}]")));
     }

@@ -187,6 +187,15 @@ fn compare_forms(whole: i128, real: f64) -> Ordering {
 }
 
 impl HitSortKey {
+    /// Bytes of its text.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            HitSortKey::Date(_, text) => text.as_ref().map_or(0, String::len),
+            HitSortKey::Text(text) | HitSortKey::Version(text) => text.len(),
+            HitSortKey::Number(_) | HitSortKey::Address(_) | HitSortKey::Missing(_) => 0,
+        }
+    }
+
     /// Key of a value of a field; `None` if the value is none of the kind of the field. Texts of dates are in
     /// one of the formats.
     pub(crate) fn of_kind(value: &Value, kind: FieldValueKind, formats: &[Option<&str>]) -> Option<Self> {

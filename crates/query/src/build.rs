@@ -2,6 +2,7 @@
 
 mod annotations;
 mod arguments;
+mod copies;
 mod degrees;
 mod operators;
 mod order;
@@ -10,13 +11,14 @@ pub(crate) mod weights;
 use std::collections::BTreeMap;
 
 pub(crate) use arguments::parse_number;
+pub(crate) use copies::CopyBudget;
 pub(crate) use operators::{KILOMETRES_PER_DEGREE, kilometres, predicate_subqueries};
 pub use operators::{OPERATORS, OperatorRole, YqlOperator};
 pub(crate) use order::sort_key;
 
 use crate::number_text::{self, NumberText};
 use crate::syntax::{NumberComparison, SyntaxFault, SyntaxForm, SyntaxNode};
-use crate::{QueryGrammar, QueryItem, QueryNumber, RangeBound, TermMatch, TermText};
+use crate::{Error, QueryGrammar, QueryItem, QueryNumber, RangeBound, TermMatch, TermText};
 
 /// Context of a query's text.
 pub(crate) struct BuildContext<'a> {
@@ -32,6 +34,24 @@ pub(crate) struct BuildContext<'a> {
     pub user_query: Option<&'a str>,
     /// Value of `model.filter`, which is combined with it.
     pub filter: Option<&'a str>,
+    /// Bytes that items may still copy from parameters and annotations.
+    pub copies: CopyBudget,
+}
+
+/// Maximum length in bytes of the name of a field: each word that is looked for in it has the name.
+const NAME_BYTES_MAX: usize = 512;
+
+/// Checks the length of a name that several conditions copy, that of a field or of a predicate's attribute.
+///
+/// # Errors
+/// It is longer than any name should be.
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+    match name.len() {
+        0..=NAME_BYTES_MAX => Ok(()),
+        bytes => Err(Error::value(format!(
+            "a name of a field or an attribute has {bytes} bytes, and at most {NAME_BYTES_MAX} are permitted"
+        ))),
+    }
 }
 
 /// Position of an item in the tree, with the annotations of its ancestors.
@@ -39,11 +59,14 @@ pub(crate) struct BuildContext<'a> {
 struct AnnotationScope<'a> {
     annotations: &'a [(String, SyntaxNode)],
     parent: Option<&'a AnnotationScope<'a>>,
+    /// Number of annotations of the item and its ancestors.
+    count: usize,
     /// True inside `sameElement`, where a plain string is a term of the element itself.
     in_element: bool,
 }
 
-const ROOT: AnnotationScope<'static> = AnnotationScope { annotations: &[], parent: None, in_element: false };
+const ROOT: AnnotationScope<'static> =
+    AnnotationScope { annotations: &[], parent: None, count: 0, in_element: false };
 
 type BuildResult<T> = Result<T, SyntaxFault>;
 
@@ -246,18 +269,22 @@ impl ItemBuilder<'_> {
 
     /// Name of a field, with the element index if one is given.
     fn field<'n>(&self, node: &'n SyntaxNode) -> BuildResult<(&'n str, Option<u32>)> {
-        match &node.form {
-            SyntaxForm::Name(name) => Ok((name, None)),
-            SyntaxForm::String(name) if !name.is_empty() => Ok((name, None)),
-            SyntaxForm::Element(name, index) => Ok((name, Some(*index))),
-            _ => Err(SyntaxFault::new(
-                node.at,
-                format!(
-                    "expected the name of a field, found {}; for example: title contains \"word\"",
-                    node.describe()
-                ),
-            )),
-        }
+        let (name, element) = match &node.form {
+            SyntaxForm::Name(name) => (name.as_str(), None),
+            SyntaxForm::String(name) if !name.is_empty() => (name.as_str(), None),
+            SyntaxForm::Element(name, index) => (name.as_str(), Some(*index)),
+            _ => {
+                return Err(SyntaxFault::new(
+                    node.at,
+                    format!(
+                        "expected the name of a field, found {}; for example: title contains \"word\"",
+                        node.describe()
+                    ),
+                ));
+            }
+        };
+        check_name(name).map_err(|reason| SyntaxFault::new(node.at, reason))?;
+        Ok((name, element))
     }
 
     /// Restricts a condition to one element of a field: `numbers[2] = 42`.
@@ -277,7 +304,12 @@ impl ItemBuilder<'_> {
 impl<'a> AnnotationScope<'a> {
     /// Scope of the content of `node`, or of the node itself.
     fn inside(&'a self, node: &'a SyntaxNode) -> AnnotationScope<'a> {
-        AnnotationScope { annotations: &node.annotations, parent: Some(self), in_element: self.in_element }
+        AnnotationScope {
+            annotations: &node.annotations,
+            parent: Some(self),
+            count: self.count + node.annotations.len(),
+            in_element: self.in_element,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::build::{self, BuildContext};
+use crate::build::{self, BuildContext, CopyBudget};
 use crate::item::{NEAR_DISTANCE, TARGET_HITS};
 use crate::programmatic;
 use crate::select::{WhereConditions, grouping_requests};
@@ -99,6 +99,9 @@ pub fn is_read_parameter(name: &str) -> bool {
 /// all sources of the request, separated by commas. Sources, hits, offset and timeout of such a query are
 /// those of its parameters, because its statement is about the whole request.
 const FEDERATED: &str = "federation.sources";
+
+/// Maximum number of bytes of the parameter `continue`, once for each grouping request.
+const CONTINUED_BYTES_MAX: usize = 1 << 20;
 
 /// Number of hits of a statement that has an `offset` and no `limit`.
 const STATEMENT_HITS: usize = 10;
@@ -317,7 +320,7 @@ impl<'a> ParameterReader<'a> {
         let is_default = self.flag("model.type.isYqlDefault", false)?;
         let user_query = self.text("model.queryString");
         let filter = self.text("model.filter");
-        let default_field = self.text("model.defaultIndex").unwrap_or_else(|| "default".to_owned());
+        let default_field = self.default_field()?;
         let context = BuildContext {
             parameters: self.raw,
             default_field: &default_field,
@@ -325,6 +328,7 @@ impl<'a> ParameterReader<'a> {
             input_grammar: if is_default { query_grammar } else { QueryGrammar::default() },
             user_query: user_query.as_deref().filter(|_| !type_is_yql),
             filter: filter.as_deref(),
+            copies: CopyBudget::of(self.raw),
         };
         let select = self.select()?;
         let from_query = user_query.clone().filter(|_| type_is_yql);
@@ -422,7 +426,7 @@ impl<'a> ParameterReader<'a> {
 
     fn programmatic_text(&self) -> Result<QueryText, Error> {
         let text = self.text("model.queryString").unwrap_or_default();
-        let field = self.text("model.defaultIndex").unwrap_or_else(|| "default".to_owned());
+        let field = self.default_field()?;
         let item = programmatic::parse(&text, &field).map_err(|fault| fault.in_text("query", &text))?;
         let select = self.select()?;
         let mut query = QueryText::of(item);
@@ -482,7 +486,7 @@ impl<'a> ParameterReader<'a> {
                 select.grouping =
                     yql::split_grouping(text, 0).map_err(|fault| fault.in_text("grouping", text))?;
                 if let Some(continuations) = self.text("continue") {
-                    select.grouping.iter_mut().for_each(|request| continue_at(request, &continuations));
+                    continue_at(&mut select.grouping, &continuations)?;
                 }
             }
         }
@@ -532,11 +536,19 @@ fn is_json_text(text: &str) -> bool {
     text.starts_with(['{', '[']) && !text.ends_with(')')
 }
 
-/// Inserts continuations, separated by blanks, before a grouping request.
-fn continue_at(request: &mut String, continuations: &str) {
+/// Inserts continuations, separated by blanks, before each grouping request.
+fn continue_at(requests: &mut [String], continuations: &str) -> Result<(), Error> {
+    if continuations.len().saturating_mul(requests.len()) > CONTINUED_BYTES_MAX {
+        let reason = format!(
+            "its bytes, once for each grouping request, are more than {CONTINUED_BYTES_MAX}; ask in several queries"
+        );
+        return Err(parameter("continue", reason));
+    }
     let quoted: Vec<String> =
         continuations.split_whitespace().map(|text| Value::String(text.to_owned()).to_string()).collect();
-    request.insert_str(0, &format!("{{ 'continuations': [{}] }} ", quoted.join(", ")));
+    let quoted = format!("{{ 'continuations': [{}] }} ", quoted.join(", "));
+    requests.iter_mut().for_each(|request| request.insert_str(0, &quoted));
+    Ok(())
 }
 
 #[derive(Default)]

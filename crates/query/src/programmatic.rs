@@ -8,6 +8,7 @@
 //! The text of a word is used literally: the syntax of typed text has no meaning in it. An item may have an
 //! identifier after `%`, which is ignored.
 
+use crate::build::check_name;
 use crate::item::{NEAR_DISTANCE, TARGET_HITS};
 use crate::syntax::SyntaxFault;
 use crate::{Error, ItemAnnotations, PhraseWord, QueryItem, TermMatch};
@@ -96,7 +97,10 @@ impl<'t> ProgrammaticReader<'t> {
             let wrong = || SyntaxFault::new(at, format!("{value:?} is not a value of '{name}'"));
             let whole = || value.parse::<u32>().map_err(|_| wrong());
             match name.as_str() {
-                "index" => of.field = value,
+                "index" => {
+                    check_name(&value).map_err(|reason| SyntaxFault::new(at, reason))?;
+                    of.field = value;
+                }
                 "weight" => of.annotations.weight = value.parse().map_err(|_| wrong())?,
                 "significance" => of.annotations.significance = Some(value.parse().map_err(|_| wrong())?),
                 "label" => of.annotations.label = Some(value),

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{BucketAggregation, BucketContent, pipelines};
 use crate::Error;
 use crate::hit_scan::searched;
+use crate::kept_hits::take;
 use crate::query::SearchQuery;
 use crate::query_scope::parse_together;
 use crate::search::SearchHit;
@@ -53,12 +54,14 @@ impl<'a> BucketAggregation<'a> {
         let (mut keyed, mut listed) = (Map::new(), Vec::new());
         for ((name, _), part) in named.iter().zip(parts) {
             let bucket = self.bucket(Map::new(), part)?;
+            take(self.scope.memory, name.map_or(0, String::len))?;
             match name {
                 Some(name) => drop(keyed.insert((*name).clone(), Value::Object(bucket))),
                 None => listed.push(bucket),
             }
         }
         if let Some(others) = parts.last().filter(|_| has_other) {
+            take(self.scope.memory, other_key.len())?;
             let bucket = self.bucket(Map::new(), others)?;
             match is_named {
                 true => drop(keyed.insert(other_key, Value::Object(bucket))),
@@ -68,7 +71,7 @@ impl<'a> BucketAggregation<'a> {
         if is_named {
             return Ok(json!({ "buckets": keyed }));
         }
-        pipelines::of_buckets(&self.asked.inner, &mut listed, self.scope.names_types)?;
+        pipelines::of_buckets(&self.asked.inner, &mut listed, self.scope)?;
         Ok(json!({ "buckets": listed }))
     }
 

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::RequestedAggregation;
 use super::metrics::figures;
 use super::values::FieldSource;
+use super::{AggregationScope, RequestedAggregation};
 use crate::Error;
+use crate::kept_hits::take;
 use crate::query::text_of;
 use crate::scan_limit::duration_of;
 use crate::small_sort::sort_few;
@@ -309,7 +310,7 @@ pub(super) fn of_siblings(
 pub(super) fn of_buckets(
     inner: &[RequestedAggregation],
     buckets: &mut Vec<Map<String, Value>>,
-    names_types: bool,
+    scope: &AggregationScope<'_>,
 ) -> Result<(), Error> {
     for asked in in_order(inner) {
         if asked.kind == "bucket_sort" {
@@ -324,7 +325,7 @@ pub(super) fn of_buckets(
         let figures: Vec<Option<f64>> = figures.collect::<Result<_, _>>()?;
         let figures: Vec<Option<f64>> = figures.into_iter().map(|figure| filled(asked, figure)).collect();
         let kind = if asked.kind == "derivative" { "derivative" } else { "simple_value" };
-        let name = if names_types { format!("{kind}#{}", asked.name) } else { asked.name.clone() };
+        let name = if scope.names_types { format!("{kind}#{}", asked.name) } else { asked.name.clone() };
         let source = FieldSource::of_figures(asked.options.get("format"));
         let keys: Vec<f64> = buckets.iter().map(|bucket| bucket["key"].as_f64().unwrap_or(0.0)).collect();
         for (at, value) in results(asked, &figures)? {
@@ -335,6 +336,7 @@ pub(super) fn of_buckets(
             if let (Some(unit_ms), Some(value), true) = (unit_ms(asked)?, value, at > 0) {
                 result["normalized_value"] = json!(value / ((keys[at] - keys[at - 1]) / unit_ms));
             }
+            take(scope.memory, asked.text_bytes())?;
             if let Some(meta) = &asked.meta {
                 result["meta"] = meta.clone();
             }

@@ -73,6 +73,7 @@ fn scope<'s>(
     indexes: &'s [OpenIndex],
     hits: &'s [&'s SearchHit],
     pace: &'s SearchPace<'s>,
+    memory: &'s QueryMemory,
 ) -> AggregationScope<'s> {
     AggregationScope {
         indexes,
@@ -83,6 +84,7 @@ fn scope<'s>(
         buckets: Cell::new(0),
         buckets_max: BUCKETS_MAX,
         pace,
+        memory,
     }
 }
 
@@ -136,6 +138,7 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
             "{kind} is tested"
         );
     }
+    let memory = QueryMemory::standalone();
     let (endless, over) = (limit_of(json!({})), limit_of(json!({ "timeout": "0" })));
     let (here, gone) = (AtomicBool::new(false), AtomicBool::new(true));
     for (kind, options) in asked {
@@ -146,7 +149,7 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
         }
         let asked = parse(&json!({ "a": body })).expect("the aggregation is well-formed");
         let run_over = |hits: &[&SearchHit], pace: &SearchPace<'_>| {
-            let scope = scope(&indexes, hits, pace);
+            let scope = scope(&indexes, hits, pace, &memory);
             scope.run(&asked, hits).map_err(|error| error.status())
         };
         let run = |pace: &SearchPace<'_>| run_over(&hits, pace);
@@ -181,8 +184,8 @@ fn composite_has_memory_for_the_buckets_that_it_shows() {
     let asked = parse(&asked).expect("the aggregation is well-formed");
     let (endless, here) = (limit_of(json!({})), AtomicBool::new(false));
     let pace = SearchPace::begin(&endless, &here);
-    let scope = scope(&indexes, &[], &pace);
     let memory = QueryMemory::standalone();
+    let scope = scope(&indexes, &[], &pace, &memory);
     let streamed = StreamedAggregations::new(&asked, &scope, &memory).expect("there is memory");
     let mut streamed = streamed.expect("it keeps no documents");
     let mut add = |n: i64| {
@@ -216,8 +219,8 @@ fn keys_of_composite_take_memory() {
     let asked = parse(&asked).expect("the aggregation is well-formed");
     let (endless, here) = (limit_of(json!({})), AtomicBool::new(false));
     let pace = SearchPace::begin(&endless, &here);
-    let scope = scope(&indexes, &[], &pace);
     let memory = QueryMemory::standalone();
+    let scope = scope(&indexes, &[], &pace, &memory);
     let streamed = StreamedAggregations::new(&asked, &scope, &memory).expect("there is memory");
     let mut streamed = streamed.expect("it keeps no documents");
     let mut hit = hit(&index);
@@ -233,7 +236,8 @@ fn work_on_documents_ends_when_the_client_leaves_meanwhile() {
     let (endless, gone) = (limit_of(json!({})), AtomicBool::new(false));
     let pace = SearchPace::begin(&endless, &gone);
     let mut count = 0;
-    let outcome = scope(&indexes, &[], &pace).each(&[&hit; 1_000], |_| {
+    let memory = QueryMemory::standalone();
+    let outcome = scope(&indexes, &[], &pace, &memory).each(&[&hit; 1_000], |_| {
         count += 1;
         if count == 100 {
             gone.store(true, Ordering::Relaxed);
@@ -242,4 +246,62 @@ fn work_on_documents_ends_when_the_client_leaves_meanwhile() {
     });
     assert_eq!(outcome.err().map(|error| error.status()), Some(408));
     assert!((100..200).contains(&count), "{count} documents");
+}
+
+/// An aggregation, and true if each of its 50 buckets copies a long text or many figures.
+fn asked_in_buckets() -> Vec<(Value, bool)> {
+    let long = "x".repeat(2_000);
+    let named = |body: Value| Value::Object(Map::from_iter([(long.clone(), body)]));
+    let terms = |inner: Value| json!({ "t": { "terms": { "field": "t", "size": 50 }, "aggs": inner } });
+    let intervals =
+        |inner: Value| json!({ "h": { "histogram": { "field": "n", "interval": 1 }, "aggs": inner } });
+    let count = json!({ "value_count": { "field": "n" } });
+    let sum = json!({ "cumulative_sum": { "buckets_path": "_count" } });
+    let filters = named(json!({ "match_all": {} }));
+    let percents: Vec<f64> = (0..100).map(f64::from).collect();
+    vec![
+        (terms(json!({ "a": count })), false),
+        (terms(named(count.clone())), true),
+        (terms(json!({ "a": { "value_count": { "field": "n" }, "meta": { "m": long } } })), true),
+        (terms(json!({ "a": { "range": { "field": "n", "ranges": [{ "key": long, "from": 0 }] } } })), true),
+        (terms(json!({ "a": { "filters": { "filters": filters } } })), true),
+        (
+            terms(
+                json!({ "a": { "filters": { "filters": { "b": { "match_all": {} } }, "other_bucket_key": long } } }),
+            ),
+            true,
+        ),
+        (terms(json!({ "a": { "percentiles": { "field": "n", "percents": percents } } })), true),
+        (terms(json!({ "a": { "top_hits": {} } })), true),
+        (intervals(json!({ "a": sum })), false),
+        (intervals(named(sum.clone())), true),
+    ]
+}
+
+#[test]
+fn what_is_in_each_bucket_takes_memory() {
+    let index = index();
+    let mut hit = hit(&index);
+    hit.document.insert("t".to_owned(), (0..50).map(|n| json!(format!("value {n}"))).collect());
+    hit.document.insert("n".to_owned(), (0..50).map(|n| json!(n)).collect());
+    hit.stored.source = Value::Object(hit.document.clone()).to_string().into();
+    let (hits, indexes) = ([&hit], [index]);
+    let (endless, here) = (limit_of(json!({})), AtomicBool::new(false));
+    let pace = SearchPace::begin(&endless, &here);
+    for (body, is_large) in asked_in_buckets() {
+        let asked = parse(&body).expect("the aggregation is well-formed");
+        let memory = QueryMemory::standalone();
+        let together = scope(&indexes, &hits, &pace, &memory);
+        let answer = together.run(&asked, &hits).expect("there is memory");
+        assert_eq!(memory.taken() >= 50 * 1_000, is_large, "{} bytes for {body}", memory.taken());
+        let memory = QueryMemory::standalone();
+        let one_by_one = scope(&indexes, &[], &pace, &memory);
+        let streamed = StreamedAggregations::new(&asked, &one_by_one, &memory).expect("there is memory");
+        let mut streamed = streamed.expect("it keeps no documents");
+        streamed.add(&hit).expect("there is memory");
+        let before = memory.taken();
+        assert_eq!(streamed.finish().expect("there is memory"), answer, "{body}");
+        let taken = memory.taken() - before;
+        assert_eq!(taken >= 50 * 1_000, is_large, "{taken} bytes for {body}");
+    }
 }

@@ -545,3 +545,21 @@ fn hits_show_whole_documents_whatever_a_search_reads() {
     let next = json!({ "scroll_id": first["_scroll_id"] }).to_string();
     check(&service.get("POST /_search/scroll", &next), "4", "the second one");
 }
+
+#[test]
+fn values_of_lookups_take_memory() {
+    let directory = directory();
+    let service = TestService::open_small(&directory, 4 << 20);
+    let values: Vec<String> = (0..2_000).map(|n| format!("{n:0>100}")).collect();
+    service.get("PUT /a/_doc/1", &json!({ "k": values }).to_string());
+    let one = json!({ "terms": { "k": { "index": "a", "id": "1", "path": "k" } } });
+    let ask = |count: usize| {
+        let body = json!({ "query": { "bool": { "should": vec![&one; count] } } });
+        service.ask("POST /a/_search?size=0", &body.to_string())
+    };
+    let (status, answer) = ask(2);
+    assert_eq!((status, &answer["hits"]["total"]["value"]), (200, &json!(1)), "{answer}");
+    let (status, answer) = ask(60);
+    assert_eq!(status, 400, "{answer}");
+    assert!(answer.to_string().contains("take more than 4194304 bytes of memory"), "{answer}");
+}

@@ -406,3 +406,23 @@ fn scrolls_end_with_the_last_of_their_indexes() {
         service.get("DELETE /gone", "");
     }
 }
+
+#[test]
+fn names_of_queries_and_keys_of_sorts_take_memory() {
+    let directory = directory();
+    let service = TestService::open_small(&directory, 4 << 20);
+    service.get("PUT /a", r#"{"mappings":{"properties":{"k":{"type":"keyword"}}}}"#);
+    write(&service, "a", (0..400).map(|n| (n.to_string(), json!({ "n": n }))));
+    let long = "x".repeat(20_000);
+    // All hits before the one that is shown are kept.
+    for (body, expected) in [
+        (json!({ "query": { "match_all": { "_name": "all" } }, "sort": ["k", "n"] }), 200),
+        (json!({ "query": { "match_all": { "_name": long } } }), 400),
+        (json!({ "sort": [{ "k": { "missing": long } }] }), 400),
+        (json!({ "sort": vec!["n"; 1_000] }), 400),
+    ] {
+        let (status, answer) = service.ask("GET /a/_search?from=399&size=1", &body.to_string());
+        let answer: String = answer.to_string().chars().take(300).collect();
+        assert_eq!(status, expected, "{answer}");
+    }
+}

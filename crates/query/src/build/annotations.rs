@@ -75,6 +75,14 @@ impl<'a> AnnotationScope<'a> {
     pub(super) fn annotation(&self, name: &str) -> Option<&'a SyntaxNode> {
         self.own_annotation(name).or_else(|| self.parent.and_then(|parent| parent.annotation(name)))
     }
+
+    /// Position of the nearest annotation.
+    fn annotated_at(&self) -> usize {
+        match self.annotations.first() {
+            Some((_, value)) => value.at,
+            None => self.parent.map_or(0, AnnotationScope::annotated_at),
+        }
+    }
 }
 
 impl ItemBuilder<'_> {
@@ -83,6 +91,7 @@ impl ItemBuilder<'_> {
         if scope.is_bare() {
             return Ok(all);
         }
+        self.count_annotations(scope)?;
         if let Some(weight) = self.integer(scope, "weight")? {
             all.weight = i32::try_from(weight).unwrap_or(if weight < 0 { i32::MIN } else { i32::MAX });
         }
@@ -115,6 +124,14 @@ impl ItemBuilder<'_> {
             }
         }
         Ok(all)
+    }
+
+    /// Counts a look at all annotations of an item and its ancestors.
+    pub(super) fn count_annotations(&self, scope: &AnnotationScope<'_>) -> BuildResult<()> {
+        match scope.count {
+            0 => Ok(()),
+            count => self.context.copies.take(scope.annotated_at(), count),
+        }
     }
 
     fn connectivity(&self, node: &SyntaxNode) -> BuildResult<(i32, f64)> {
@@ -186,7 +203,10 @@ impl ItemBuilder<'_> {
     }
 
     pub(super) fn string(&self, scope: &AnnotationScope<'_>, name: &str) -> BuildResult<Option<String>> {
-        scope.annotation(name).map(|node| Ok(self.text(node)?.text)).transpose()
+        let Some(node) = scope.annotation(name) else { return Ok(None) };
+        let text = self.text(node)?.text;
+        self.context.copies.take(node.at, text.len())?;
+        Ok(Some(text))
     }
 
     pub(super) fn flag(&self, scope: &AnnotationScope<'_>, name: &str, default: bool) -> BuildResult<bool> {

@@ -5,11 +5,13 @@ use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
 use crate::{QueryNumber, TermText};
 
 impl ItemBuilder<'_> {
-    /// Value of the parameter `@name`.
+    /// Value of the parameter `@name`, which counts as copied.
     pub(super) fn parameter(&self, at: usize, name: &str) -> BuildResult<&str> {
-        self.context.parameters.get(name).map(String::as_str).ok_or_else(|| {
+        let text = self.context.parameters.get(name).ok_or_else(|| {
             SyntaxFault::new(at, format!("the request has no parameter '{name}'; add {name}=… beside yql"))
-        })
+        })?;
+        self.context.copies.take(at, text.len())?;
+        Ok(text)
     }
 
     pub(super) fn text(&self, node: &SyntaxNode) -> BuildResult<TermText> {

@@ -239,8 +239,9 @@ impl ItemBuilder<'_> {
         let annotations: ItemAnnotations = self.annotations(scope)?;
         let allow_empty = self.flag(scope, "allowEmpty", false)?;
         let is_missing =
-            matches!(&text.form, SyntaxForm::Parameter(name) if self.parameter(text.at, name).is_err());
+            matches!(&text.form, SyntaxForm::Parameter(name) if !self.context.parameters.contains_key(name));
         let words = if allow_empty && is_missing { String::new() } else { self.text(text)?.text };
+        self.count_words(text.at, &words, &annotations)?;
         let term = |annotations| {
             Ok(QueryItem::Term {
                 field: field.to_owned(),
@@ -273,8 +274,14 @@ impl ItemBuilder<'_> {
         }))
     }
 
+    /// Counts the annotations of a text as often as it can have words.
+    fn count_words(&self, at: usize, text: &str, annotations: &ItemAnnotations) -> BuildResult<()> {
+        self.context.copies.take(at, annotations.text_bytes().saturating_mul(text.len().div_ceil(2)))
+    }
+
     /// Match type given by `prefix`, `substring` and `suffix` of a term.
     fn matching(&self, scope: &AnnotationScope<'_>) -> BuildResult<TermMatch> {
+        self.count_annotations(scope)?;
         let kinds = [
             ("substring", TermMatch::Substring),
             ("prefix", TermMatch::Prefix),

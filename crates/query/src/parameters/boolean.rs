@@ -4,7 +4,7 @@
 use millrace_cursor::TextCursor;
 
 use super::{ParameterReader, parameter};
-use crate::build::predicate_subqueries;
+use crate::build::{check_name, predicate_subqueries};
 use crate::{Error, ItemAnnotations, PredicateAttribute, QueryItem};
 
 const ATTRIBUTES: &str = "boolean.attributes";
@@ -66,6 +66,7 @@ fn attributes(text: &str) -> Result<Vec<PredicateAttribute<String>>, Error> {
             break;
         }
         let name = reader.name()?;
+        check_name(&name)?;
         reader.expect(':')?;
         reader.cursor.skip_blanks();
         if reader.take('[') {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::properties::{element_gap, engine_property, now};
 use super::{ParameterReader, names, parameter};
+use crate::build::check_name;
 use crate::{
     CollapseOptions, Error, GroupingDefaults, PresentationOptions, QuerySources, RankingOptions,
     StreamingScope, TracingOptions, duration,
@@ -13,6 +14,18 @@ use crate::{
 const USE_MODEL: &str = "ranking.significance.useModel";
 
 impl ParameterReader<'_> {
+    /// Field of words without one.
+    pub(super) fn default_field(&self) -> Result<String, Error> {
+        Ok(self.field_name("model.defaultIndex")?.unwrap_or_else(|| "default".to_owned()))
+    }
+
+    /// Value of a parameter that names a field, if it is there and not blank.
+    pub(super) fn field_name(&self, name: &str) -> Result<Option<String>, Error> {
+        let Some(field) = self.text(name) else { return Ok(None) };
+        check_name(&field).map_err(|reason| parameter(name, reason.to_string()))?;
+        Ok(Some(field))
+    }
+
     pub(super) fn ranking(&self) -> Result<RankingOptions, Error> {
         let mut ranking = RankingOptions {
             profile: self.text("ranking.profile"),

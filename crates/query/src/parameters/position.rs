@@ -118,6 +118,9 @@ fn legacy_location(text: &str) -> Option<Vec<QueryItem>> {
     let (field, mut rest) = text.split_once(':').unwrap_or(("", text));
     let mut items = Vec::new();
     while !rest.trim().is_empty() {
+        if items.len() == 2 {
+            return None;
+        }
         let circle = rest.trim().strip_prefix('(');
         let (inner, after) = match circle {
             Some(rest) => rest.split_once(')')?,
@@ -144,5 +147,5 @@ fn legacy_location(text: &str) -> Option<Vec<QueryItem>> {
             _ => return None,
         });
     }
-    (!items.is_empty() && items.len() <= 2).then_some(items)
+    (!items.is_empty()).then_some(items)
 }

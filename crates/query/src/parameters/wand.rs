@@ -26,7 +26,7 @@ impl ParameterReader<'_> {
     }
 
     fn wand(&self) -> Result<Option<QueryItem>, Error> {
-        let Some(field) = self.text("wand.field") else { return Ok(None) };
+        let Some(field) = self.field_name("wand.field")? else { return Ok(None) };
         let text = self.text("wand.tokens").unwrap_or_default();
         let wrong =
             |reason: String| parameter("wand.tokens", format!("{reason}; for example: {{a: 1, b: 2}}"));
@@ -49,6 +49,14 @@ impl ParameterReader<'_> {
             tokens: tokens.clone(),
             annotations: ItemAnnotations::default(),
         };
+        let terms = || match tokens.len() <= self.limits.values_max {
+            true => Ok(terms(&field, &tokens)),
+            false => Err(wrong(format!(
+                "there are {} tokens, and this type of wand takes at most {}",
+                tokens.len(),
+                self.limits.values_max
+            ))),
+        };
         Ok(Some(match self.get("wand.type").unwrap_or("vespa") {
             "parallel" => weighted(WeightedOperator::Wand {
                 target_hits,
@@ -56,11 +64,11 @@ impl ParameterReader<'_> {
             }),
             "dotProduct" => weighted(WeightedOperator::DotProduct),
             "vespa" => QueryItem::WeakAnd {
-                children: terms(&field, &tokens),
+                children: terms()?,
                 target_hits,
                 annotations: ItemAnnotations::default(),
             },
-            "or" => QueryItem::Or(terms(&field, &tokens)),
+            "or" => QueryItem::Or(terms()?),
             other => {
                 let reason =
                     format!("{other:?} is not a type of wand; there are vespa, parallel, dotProduct and or");

@@ -122,3 +122,92 @@ fn there_is_only_so_much_text_to_search_for() {
         assert!(error.contains("bytes of text to search for"), "{error}");
     }
 }
+
+#[test]
+fn conditions_copy_only_so_much() {
+    let long = "w".repeat(20_000);
+    let many = |condition: &str, count: usize, separator: &str| vec![condition; count].join(separator);
+    let labels = (0..2_000).map(|at| format!("a{at}:1")).collect::<Vec<_>>().join(",");
+    let alternatives = many("alternatives({'a':1,'b':1})", 6, ",");
+    let answer = |condition: &str| {
+        let yql = format!("select * from a where {condition}");
+        let long = long.as_str();
+        let parameters = [("yql", yql.as_str()), ("p", long), ("query", long), ("model.filter", "+b")];
+        let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let limits = QueryLimits { text_bytes_max: usize::MAX, ..QueryLimits::default() };
+        Query::from_parameters(parameters, &limits).map(drop).map_err(|error| error.to_string())
+    };
+    // What one condition may have, many may not.
+    for condition in [
+        "b contains @p",
+        "b matches @p",
+        "b in (@p)",
+        "b contains ({label: @p}'w')",
+        "b contains phrase(@p, 'w')",
+        "b contains near('w', @p)",
+        "userInput(@p)",
+        "userQuery()",
+        "predicate(b, {'c': @p}, 0)",
+    ] {
+        assert_eq!(answer(&many(condition, 10, " or ")), Ok(()), "{condition}");
+        let error = answer(&many(condition, 1_000, " or ")).expect_err(condition);
+        assert!(error.contains("name a long parameter once"), "{condition}: {error}");
+    }
+    for (condition, is_right) in [
+        // The words of long phrases are copied once; those of alternatives, with each of them.
+        (format!("b contains phrase({})", many("'w'", 100_000, ",")), true),
+        (format!("b contains phrase({alternatives},{})", many("'w'", 1_000, ",")), true),
+        (format!("b contains phrase({alternatives},{})", many("'w'", 100_000, ",")), false),
+        (format!("b contains phrase({},{alternatives})", many("'w'", 100_000, ",")), false),
+        // Annotations are those of all conditions in an annotated one.
+        (format!("({{{labels}}}({}))", many("b contains 'w'", 100, " or ")), true),
+        (format!("({{{labels}}}({}))", many("b contains 'w'", 5_000, " or ")), false),
+        (format!("b contains ({{{labels}}}near({}))", many("'w'", 5_000, ",")), false),
+        (format!("({{label: '{long}'}}({}))", many("b contains 'w'", 10, " or ")), true),
+        (format!("({{label: '{long}'}}({}))", many("b contains 'w'", 1_000, " or ")), false),
+        (format!("({{label: '{long}'}}userInput('{}'))", "w ".repeat(1_000)), false),
+    ] {
+        let answer = answer(&condition);
+        assert_eq!(answer.is_ok(), is_right, "{} {answer:?}", &condition[..60]);
+        let mentions = |error: String| error.contains("annotate fewer conditions");
+        assert!(answer.err().is_none_or(mentions), "{}", &condition[..60]);
+    }
+}
+
+#[test]
+fn names_of_fields_are_not_long() {
+    let long = "w".repeat(513);
+    for (name, value) in [
+        ("yql", format!("select * from a where {long} contains 'w'")),
+        ("yql", format!("select * from a where {long}[1] = 2")),
+        ("yql", format!("select * from a where ({{defaultIndex: '{long}'}}userInput('w'))")),
+        ("select", format!("{{\"where\":{{\"contains\":[\"{long}\",\"w\"]}}}}")),
+        ("yql", format!("select * from a where predicate(b, {{'{long}': ['c', 'd']}}, 0)")),
+        ("model.defaultIndex", long.clone()),
+        ("wand.field", long.clone()),
+        ("boolean.attributes", format!("{{{long}: [c, d]}}")),
+        ("query", format!("(WORD {{\"index\" \"{long}\"}} \"w\")")),
+    ] {
+        let mut parameters = BTreeMap::from([(name.to_owned(), value)]);
+        match name {
+            "model.defaultIndex" => drop(parameters.insert("query".to_owned(), "w".to_owned())),
+            "boolean.attributes" => drop(parameters.insert("boolean.field".to_owned(), "b".to_owned())),
+            "query" => drop(parameters.insert("type".to_owned(), "prog".to_owned())),
+            _ => {}
+        }
+        let error = Query::from_parameters(parameters, &QueryLimits::default()).expect_err(name).to_string();
+        assert!(error.contains("has 513 bytes, and at most 512"), "{name}: {error}");
+    }
+}
+
+#[test]
+fn grouping_requests_are_continued_while_that_is_short() {
+    let requests = |count: usize| {
+        let select = "all(group(a) each(output(count())))".repeat(count);
+        let pairs = [("query", "w".to_owned()), ("select", select), ("continue", "B".repeat(20_000))];
+        let parameters = pairs.map(|(name, value)| (name.to_owned(), value)).into();
+        Query::from_parameters(parameters, &QueryLimits::default()).map_err(|error| error.to_string())
+    };
+    assert_eq!(requests(2).expect("they are few").grouping.len(), 2);
+    assert!(requests(100).expect_err("there are too many").contains("once for each grouping request"));
+}

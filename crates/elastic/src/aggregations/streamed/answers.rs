@@ -24,7 +24,7 @@ pub(super) fn finish_all(
     for (plan, state) in plans.iter().zip(states) {
         if !matches!(plan.work, StreamWork::Pipeline) {
             let (kind, value) = plan.finish(state)?;
-            scope.add(&mut answer, plan.asked, kind, value);
+            scope.add(&mut answer, plan.asked, kind, value)?;
         }
     }
     scope.add_siblings(&mut answer, asked)?;

@@ -1,7 +1,7 @@
 //! Operators that are conditions.
 
 use super::{KILOMETRES_PER_DEGREE, OperatorCall};
-use crate::build::{BuildResult, ItemBuilder, NO_USER_QUERY};
+use crate::build::{BuildResult, ItemBuilder, NO_USER_QUERY, check_name};
 use crate::item::{NEAR_DISTANCE, TARGET_HITS};
 use crate::number_text::in_order;
 use crate::syntax::{SyntaxFault, SyntaxForm, SyntaxNode};
@@ -53,6 +53,9 @@ pub(super) fn user_input(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> 
     let field = builder.string(call.scope, "defaultIndex")?;
     // Inside `sameElement`, words without a field are those of the element itself.
     let default_field = if call.scope.in_element { "" } else { builder.context.default_field };
+    if let Some(field) = &field {
+        check_name(field).map_err(|reason| SyntaxFault::new(call.at, reason))?;
+    }
     builder.user_text(
         field.as_deref().unwrap_or(default_field),
         &call.arguments[0],
@@ -69,6 +72,9 @@ pub(super) fn user_query(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> 
         None if allow_empty => "",
         None => return Err(SyntaxFault::new(call.at, NO_USER_QUERY)),
     };
+    let annotations = builder.annotations(call.scope)?;
+    builder.context.copies.take(call.at, text.len() + builder.context.filter.map_or(0, str::len))?;
+    builder.count_words(call.at, text, &annotations)?;
     Ok(QueryItem::Text(UserText {
         field: builder.context.default_field.to_owned(),
         text: text.to_owned(),
@@ -77,7 +83,7 @@ pub(super) fn user_query(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> 
         allow_empty,
         target_hits: builder.target_hits(call.scope)?.unwrap_or(TARGET_HITS),
         distance: builder.count(call.scope, "distance")?.unwrap_or(NEAR_DISTANCE),
-        annotations: builder.annotations(call.scope)?,
+        annotations,
     }))
 }
 
@@ -272,6 +278,8 @@ fn each_value(
 ) -> BuildResult<()> {
     match &value.form {
         SyntaxForm::List(values) => {
+            // Each value has the name.
+            check_name(&name).map_err(|reason| SyntaxFault::new(value.at, reason))?;
             values.iter().try_for_each(|value| visit(name.clone(), value, subqueries))
         }
         _ => visit(name, value, subqueries),

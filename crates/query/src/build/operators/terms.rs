@@ -8,6 +8,8 @@ use crate::{PhraseWord, QueryItem, QueryNumber, TermMatch, TextSyntax};
 
 /// Maximum number of phrases that the alternatives in one may make.
 const PHRASES_MAX: usize = 64;
+/// Number of characters that a statement has for each word of a phrase beside the word itself.
+const SIGNS_OF_WORD: usize = 3;
 
 /// `phrase("new", "york")`; its parts may be phrases and alternatives
 pub(super) fn phrase(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> BuildResult<QueryItem> {
@@ -20,12 +22,11 @@ pub(super) fn phrase(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Buil
                 format!("the alternatives make more than {PHRASES_MAX} phrases; give fewer"),
             ));
         }
-        let continued = |phrase: &Vec<PhraseWord>| {
-            parts.iter().map(|part| [phrase.as_slice(), part.as_slice()].concat()).collect::<Vec<_>>()
-        };
-        phrases = phrases.iter().flat_map(continued).collect();
+        builder.context.copies.take(node.at, copied_bytes(&phrases, &parts))?;
+        phrases = continued(phrases, &parts);
     }
     let annotations = builder.annotations(call.scope)?;
+    builder.context.copies.take(call.at, annotations.text_bytes() * phrases.len())?;
     let field = call.field.to_owned();
     let phrase = |words| QueryItem::Phrase { field: field.clone(), words, annotations: annotations.clone() };
     let mut phrases: Vec<QueryItem> = phrases.into_iter().map(phrase).collect();
@@ -34,6 +35,31 @@ pub(super) fn phrase(builder: &ItemBuilder<'_>, call: &OperatorCall<'_>) -> Buil
     } else {
         QueryItem::Equiv { field, words: phrases, annotations }
     })
+}
+
+/// Bytes that [`continued`] copies, about.
+fn copied_bytes(phrases: &[Vec<PhraseWord>], parts: &[Vec<PhraseWord>]) -> usize {
+    let bytes = |texts: &[Vec<PhraseWord>]| {
+        texts.iter().flatten().map(|word| word.text.text.len() + SIGNS_OF_WORD).sum::<usize>()
+    };
+    match (phrases, parts) {
+        ([_], [_]) => 0,
+        (_, [part]) => bytes(std::slice::from_ref(part)) * phrases.len(),
+        _ => bytes(phrases) * parts.len() + bytes(parts) * phrases.len(),
+    }
+}
+
+/// Appends each of the texts that an argument can stand for to each phrase. If it stands for one, as most do,
+/// the words before it are not copied.
+fn continued(mut phrases: Vec<Vec<PhraseWord>>, parts: &[Vec<PhraseWord>]) -> Vec<Vec<PhraseWord>> {
+    if let [part] = parts {
+        phrases.iter_mut().for_each(|phrase| phrase.extend_from_slice(part));
+        return phrases;
+    }
+    let with_each = |phrase: &Vec<PhraseWord>| {
+        parts.iter().map(|part| [phrase.as_slice(), part.as_slice()].concat()).collect::<Vec<_>>()
+    };
+    phrases.iter().flat_map(with_each).collect()
 }
 
 /// Texts that an argument of `phrase` can stand for, each as its words: one for a word or a phrase, one for
