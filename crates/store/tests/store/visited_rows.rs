@@ -108,7 +108,8 @@ fn documents_are_read_with_the_fields_that_are_asked_for() {
         };
         let (whole, timestamp) = store.get(version.id()).expect("the store reads").expect("it is there");
         assert_eq!(read(None), (whole.clone(), timestamp));
-        for wanted in [&[][..], &["number"], &["text", "number", "other"]] {
+        let some_fields: [&[&str]; 3] = [&[], &["number"], &["text", "number", "other"]];
+        for wanted in some_fields {
             let names: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
             let (some, at) = read(Some(&names));
             assert_eq!((&some.id, at), (&whole.id, timestamp));
