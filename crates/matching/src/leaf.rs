@@ -241,7 +241,7 @@ impl ReadyLeaf {
                     {
                         LeafOutcome::Weights(text_weights(test, column, within))
                     }
-                    _ => self.values(column, within, *weighted, *listed),
+                    _ => self.values(column, within, *listed),
                 }
             }
             (LeafKind::Words(_) | LeafKind::WordIn(_) | LeafKind::All, _) => self.nothing(),
@@ -291,18 +291,84 @@ impl ReadyLeaf {
         let rows = narrowed.fold(DocumentBits::NONE, |all, one| all.or(&one)).rows();
         let values = leaves.first()?.leaf_column(column, &rows)?;
         let outcome = |leaf: &&ReadyLeaf| match leaf.kind {
-            LeafKind::Values { weighted, listed } => {
-                leaf.values_of(column, &rows, Some(&values), weighted, listed)
-            }
+            LeafKind::Values { listed, .. } => leaf.values_of(column, &rows, Some(&values), listed),
             _ => leaf.nothing(),
         };
         Some(leaves.iter().map(outcome).collect())
     }
 
+    /// True if it tests values, so that a test of equality can be made together with those of other leaves.
+    pub(crate) fn takes_equality(&self) -> bool {
+        matches!(self.kind, LeafKind::Values { listed: false, .. })
+            && self.dot_product_above.is_none()
+            && (self.leaves.is_some() || layout(&self.field.data_type) == ValueLayout::Text)
+    }
+
+    /// Matches of leaves that ask for one value each, in the documents `within`. This leaf asks for any of the
+    /// values, and its weights are their numbers, which `asking` has the indices of the leaves for: so each
+    /// value is looked up once. `None` for a column of another form.
+    pub(crate) fn find_asked(
+        &self,
+        leaves: &[&ReadyLeaf],
+        asking: &[Vec<usize>],
+        column: &Column,
+        within: &DocumentBits,
+    ) -> Option<Vec<LeafOutcome>> {
+        let test = self.test.as_ref()?;
+        let mut found: Vec<Vec<(u16, i64)>> = vec![Vec::new(); leaves.len()];
+        let mut add = |document: u16, number: usize, weight: i64| {
+            for leaf in &asking[number] {
+                match found[*leaf].last_mut() {
+                    Some((last, best)) if *last == document => *best = weight.max(*best),
+                    _ => found[*leaf].push((document, weight)),
+                }
+            }
+        };
+        match column {
+            Column::Bytes(texts) if layout(&self.field.data_type) == ValueLayout::Text => {
+                let weights = text_weights(test, texts, within);
+                weights.into_iter().for_each(|(document, number)| add(document, number as usize, 1));
+            }
+            column => {
+                let rows = within.rows();
+                let values = self.leaf_column(column, &rows)?;
+                test.matched(values.values()).each_row(
+                    &values,
+                    &mut |row: usize, matched: &[MatchedValue]| {
+                        for value in matched {
+                            add(rows[row], value.weight as usize, values.weight(value.index).into());
+                        }
+                    },
+                );
+                let mut buffer = String::new();
+                for (leaf, found) in leaves.iter().zip(&mut found).filter(|_| !values.irregular().is_empty())
+                {
+                    let irregular = values.irregular().iter().map(|row| rows[*row]);
+                    found
+                        .extend(irregular.filter_map(|row| {
+                            Some((row, leaf.any_weight(column, row, false, &mut buffer)?))
+                        }));
+                    found.sort_unstable();
+                }
+            }
+        }
+        Some(leaves.iter().zip(found).map(|(leaf, found)| leaf.weighed(found)).collect())
+    }
+
+    /// The outcome of a test of values, with documents and their weights.
+    fn weighed(&self, found: Vec<(u16, i64)>) -> LeafOutcome {
+        if matches!(self.kind, LeafKind::Values { weighted: true, .. }) {
+            return LeafOutcome::Weights(found);
+        }
+        let mut bits = DocumentBits::NONE;
+        found.iter().for_each(|(document, _)| bits.set(usize::from(*document)));
+        LeafOutcome::Bits(bits)
+    }
+
     /// Matches values of any type.
-    fn values(&self, column: &Column, within: &DocumentBits, weighted: bool, listed: bool) -> LeafOutcome {
+    fn values(&self, column: &Column, within: &DocumentBits, listed: bool) -> LeafOutcome {
         let rows = self.narrow(column, within).rows();
-        self.values_of(column, &rows, self.leaf_column(column, &rows).as_ref(), weighted, listed)
+        self.values_of(column, &rows, self.leaf_column(column, &rows).as_ref(), listed)
     }
 
     /// Matches values of documents; `encoded` has those of them that have a wire form, if there is one.
@@ -311,7 +377,6 @@ impl ReadyLeaf {
         column: &Column,
         rows: &[u16],
         encoded: Option<&LeafColumn<'_>>,
-        weighted: bool,
         listed: bool,
     ) -> LeafOutcome {
         let (encoded, mut buffer) = (self.test.as_ref().zip(encoded), String::new());
@@ -335,12 +400,7 @@ impl ReadyLeaf {
                 found
             }
         };
-        if weighted {
-            return LeafOutcome::Weights(found);
-        }
-        let mut bits = DocumentBits::NONE;
-        found.iter().for_each(|(document, _)| bits.set(usize::from(*document)));
-        LeafOutcome::Bits(bits)
+        self.weighed(found)
     }
 
     /// Weight of a document's value of any type and form.

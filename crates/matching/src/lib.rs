@@ -33,6 +33,7 @@ mod outcome;
 mod pattern;
 mod positions;
 mod prefilter;
+mod repeated;
 mod run;
 mod scan;
 mod singles;

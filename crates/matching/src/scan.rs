@@ -233,6 +233,14 @@ pub(crate) fn texts(test: &ValueTest, column: &BytesColumn, within: &DocumentBit
         }
         return bits;
     }
+    if texts.all.is_some() {
+        let text = |document: usize| Some((document, texts.get(document)?.as_bytes()));
+        let (documents, values): (Vec<usize>, Vec<&[u8]>) = present.iter().filter_map(text).unzip();
+        if let Some(matched) = test.matched_repeated(&values) {
+            matched.iter().for_each(|value| bits.set(documents[value.index]));
+            return bits;
+        }
+    }
     if let Some((regex, all)) = test.free_regex().zip(texts.ascii()) {
         return anywhere(regex, all, offsets).and(&present);
     }
@@ -359,8 +367,10 @@ mod tests {
             pattern in prop::sample::select(patterns()),
             cased in any::<bool>(),
             part in prop::sample::select(vec![1, 2, 16]),
+            times in prop::sample::select(vec![1, 10]),
         ) {
-            let mut texts = texts;
+            // Where they repeat, each is tested once.
+            let mut texts: Vec<Option<String>> = (0..times).flat_map(|_| texts.iter().cloned()).collect();
             if is_ascii {
                 texts.iter_mut().flatten().for_each(|text| text.retain(|c| c.is_ascii()));
             }

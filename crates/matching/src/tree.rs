@@ -3,6 +3,7 @@
 mod activity;
 mod element_leaves;
 mod element_words;
+mod equal_values;
 mod narrowing;
 mod residual;
 mod together;
@@ -15,6 +16,7 @@ use millrace_plan::{LeafId, Plan, PlanNode, QueryMemoryError};
 
 use self::element_leaves::ElementLeaves;
 use self::element_words::ElementWords;
+use self::equal_values::{ValueLeaves, values_together};
 use self::narrowing::{NarrowingOperator, compares_positions, narrowings};
 pub(crate) use self::residual::ResidualTree;
 use self::residual::simplified;
@@ -44,6 +46,8 @@ pub(crate) struct ReadyPlan<'p> {
     words: Vec<Vec<LeafId>>,
     /// Leaves of one range each of the same field, where there are many: they are searched together, too.
     ranges: Vec<RangeLeaves>,
+    /// Leaves that ask for one value each of the same path, where there are many: likewise.
+    values: Vec<ValueLeaves>,
     /// True if the positions of words are read, and not only their number.
     reads_positions: bool,
 }
@@ -66,12 +70,14 @@ impl<'p> ReadyPlan<'p> {
             has_idle_parts: activity::has_idle_parts(&plan.root),
             words: Vec::new(),
             ranges: Vec::new(),
+            values: Vec::new(),
             reads_positions: demands.positions || compares_positions,
         };
         ready.narrowings = narrowings(&ready);
         ready.collect_nearest(&plan.root);
         ready.words = words_together(&ready);
         ready.ranges = ranges_together(&ready);
+        ready.values = values_together(plan, &ready.leaves, paths)?;
         Ok(ready)
     }
 
@@ -248,6 +254,11 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             }
             if let Some(ranges) = all.ranges.iter().find(|ranges| has(&ranges.leaves))
                 && self.seek_ranges(ranges, within)?
+            {
+                return Ok(());
+            }
+            if let Some(values) = all.values.iter().find(|values| values.has(leaf))
+                && self.seek_equal(values, within)?
             {
                 return Ok(());
             }

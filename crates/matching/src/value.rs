@@ -16,6 +16,7 @@ use crate::nested::NestedValue;
 use crate::pattern::{WordMatcher, WordShape};
 use crate::positions::LongPhrase;
 use crate::prefilter::TextPrefilter;
+use crate::repeated::RepeatedTexts;
 use crate::scan::matching_parts;
 
 /// Number of bytes of texts from which on they are scanned together.
@@ -198,10 +199,24 @@ impl ValueTest {
                 }
             });
         }
-        if let Some(regex) = self.free_regex() {
-            return self.matched_anywhere(regex, texts, &mut buffer);
+        self.matched_repeated(texts).unwrap_or_else(|| self.matched_each(texts, &mut buffer))
+    }
+
+    /// The texts that match, each tested once; `None` if they hardly repeat, or testing takes little time.
+    pub(crate) fn matched_repeated(&self, texts: &[&[u8]]) -> Option<MatchedValues> {
+        if self.ascii.is_some() || matches!(self.kind, ValueMatchKind::In(_)) {
+            return None;
         }
-        let mut general = |text: &[u8]| self.text(std::str::from_utf8(text).ok()?, &mut buffer);
+        let repeated = RepeatedTexts::new(texts)?;
+        Some(repeated.matched(&self.matched_each(&repeated.distinct, &mut String::new())))
+    }
+
+    /// The texts that match, each tested however often it is there.
+    fn matched_each(&self, texts: &[&[u8]], buffer: &mut String) -> MatchedValues {
+        if let Some(regex) = self.free_regex() {
+            return self.matched_anywhere(regex, texts, buffer);
+        }
+        let mut general = |text: &[u8]| self.text(std::str::from_utf8(text).ok()?, buffer);
         match &self.ascii {
             None => MatchedValues::weighed(texts, |text| general(text)),
             Some(condition) => MatchedValues::weighed(texts, |text| match condition.matches(text) {
@@ -481,13 +496,15 @@ mod tests {
                 "a$", "\\bb", "k*",
             ]),
             cased in any::<bool>(),
-            length in prop::sample::select(vec![0, 10_000]),
+            (length, times) in prop::sample::select(vec![(0, 1), (10_000, 1), (0, 9)]),
         ) {
             let matching = millrace_fixtures::field("f", DataType::String, false).matching;
             let analyzer = || FieldAnalyzer::new(&matching, TextLanguage::Unknown);
             let predicate = Predicate::Value { pattern: WordPattern::Regex(pattern.to_owned()), cased };
             let test = ValueTest::new("f", &predicate, analyzer).expect("it is valid").expect("it is on values");
             let texts: Vec<String> = texts.iter().map(|text| "x".repeat(length) + text).collect();
+            // Where they repeat, each is tested once.
+            let texts: Vec<&String> = (0..times).flat_map(|_| &texts).collect();
             let bytes: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
             let matched = test.matched(&EncodedLeafValues::Texts(bytes));
             let matched: Vec<usize> = matched.iter().map(|value| value.index).collect();

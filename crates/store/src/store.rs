@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::context::{RequestSize, StoreContext};
 use crate::read::column_sizes::StoredColumn;
-use crate::read::{by_id, column_sizes, get, groups, sweep, view};
+use crate::read::{by_id, column_sizes, groups, sweep, view};
 use crate::state::is_of_divided;
 use crate::state::locations;
 use crate::state::marks::{MarkScope, MarkTime};
@@ -179,8 +179,7 @@ impl Store {
     /// # Errors
     /// A file cannot be read or is damaged.
     pub fn get(&self, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
-        self.inner.shared.check_open()?;
-        get::get(&self.inner.shared, id)
+        self.get_fields(id, None)
     }
 
     /// The documents of this type in this scope, as they are now. Costs a look at the directories, not the

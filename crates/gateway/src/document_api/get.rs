@@ -48,7 +48,7 @@ pub(super) async fn document(
         move || -> Result<Option<Box<RawValue>>, Error> {
             let document = match newest {
                 Some(newest) => newest.map(|version| version.document()).transpose()?.flatten(),
-                None => store.get(&wanted)?.map(|(document, _)| document),
+                None => store.get_fields(&wanted, shape.field_set.names())?.map(|(document, _)| document),
             };
             let Some(mut document) = document else { return Ok(None) };
             deployment.kind(document.id.document_type())?.show_only(&mut document);

@@ -46,6 +46,7 @@ pub(super) async fn documents(
 ) -> Result<Response, Error> {
     let pass = VisitPass::new(call, documents)?;
     let shape = DocumentFormat::read(call, &pass.deployment)?;
+    let pass = pass.showing(shape.field_set.names());
     call.parameters.number("concurrency", 1, 1000)?;
     let wanted = call.parameters.number("wantedDocumentCount", 1, u64::MAX)?;
     let wanted =

@@ -39,8 +39,8 @@ impl<'r, 'n> ElementLeaves<'r, 'n> {
         child: &'n PlanNode,
         only: &'n [u32],
     ) -> Option<Self> {
-        let mut leaves = Vec::new();
-        (collect(child, &mut leaves) && needs_leaf(child)).then_some(())?;
+        let (mut leaves, mut near) = (Vec::new(), Vec::new());
+        (collect(child, &mut leaves, &mut near) && near.is_empty() && needs_leaf(child)).then_some(())?;
         let is_test = |leaf: &LeafId| {
             let of = &ready.plan.leaves[leaf.0].field;
             of.split('.').next() == Some(field) && ready.leaves[leaf.0].tests_elements()

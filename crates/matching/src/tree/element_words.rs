@@ -1,7 +1,8 @@
 //! Conditions on one element of an array of text, decided by the positions of words.
 //!
 //! The tokens of an array have a boundary between elements. The elements that contain a word follow from the
-//! positions of the word and of the boundaries, so no element is split into words again.
+//! positions of the word and of the boundaries, so no element is split into words again. Words near each other
+//! in an element are so by their positions there.
 
 use millrace_column::{Column, ELEMENT_BOUNDARY, TokenIds};
 use millrace_plan::{LeafId, PlanNode};
@@ -22,12 +23,31 @@ pub(super) struct ElementWords<'n> {
     leaves: Vec<LeafId>,
 }
 
+/// Occurrences of a leaf in a document.
+struct WordsInElements<'p> {
+    leaf: LeafId,
+    /// Positions in the document, ascending.
+    positions: &'p [u32],
+    /// The element that each of them lies in.
+    elements: Vec<usize>,
+}
+
+impl<'p> WordsInElements<'p> {
+    /// Positions in an element.
+    fn within(&self, element: usize) -> &'p [u32] {
+        let from = self.elements.partition_point(|other| *other < element);
+        let count = self.elements[from..].partition_point(|other| *other == element);
+        &self.positions[from..from + count]
+    }
+}
+
 impl<'n> ElementWords<'n> {
-    /// The condition `child`, or `None` if it needs more than the positions of words: other predicates,
-    /// proximity or nested elements. Also `None` if an element without any of the words can match.
+    /// The condition `child`, or `None` if it needs more than the positions of words: other predicates or
+    /// nested elements. Also `None` if an element without any of the words can match.
     pub(super) fn new(ready: &ReadyPlan<'_>, child: &'n PlanNode) -> Option<Self> {
-        let mut leaves = Vec::new();
-        (collect(child, &mut leaves) && needs_leaf(child)).then_some(())?;
+        let (mut leaves, mut near) = (Vec::new(), Vec::new());
+        (collect(child, &mut leaves, &mut near) && needs_leaf(child)).then_some(())?;
+        leaves.extend(near.into_iter().flatten().copied());
         leaves.sort_unstable();
         leaves.dedup();
         let first = &ready.leaves[leaves.first()?.0].field.key;
@@ -39,19 +59,28 @@ impl<'n> ElementWords<'n> {
     }
 }
 
-/// Collects the leaves of a tree; false if it has other nodes than boolean ones and leaves.
-pub(super) fn collect(node: &PlanNode, leaves: &mut Vec<LeafId>) -> bool {
-    let mut all = |nodes: &[PlanNode]| nodes.iter().all(|node| collect(node, leaves));
+/// Collects the leaves of a tree, and of its conditions of nearness the lists of theirs; false if it has other
+/// nodes than these and boolean ones.
+pub(super) fn collect<'n>(
+    node: &'n PlanNode,
+    leaves: &mut Vec<LeafId>,
+    near: &mut Vec<&'n [LeafId]>,
+) -> bool {
+    let mut all = |nodes: &'n [PlanNode]| nodes.iter().all(|node| collect(node, leaves, near));
     match node {
         PlanNode::True | PlanNode::False => true,
         PlanNode::And(children) | PlanNode::Or(children) => all(children),
         PlanNode::AndNot(positive, negatives) => all(std::slice::from_ref(positive)) && all(negatives),
-        PlanNode::Rank(first, _) => collect(first, leaves),
+        PlanNode::Rank(first, _) => collect(first, leaves, near),
         PlanNode::Leaf(leaf) => {
             leaves.push(*leaf);
             true
         }
-        PlanNode::Near { .. } | PlanNode::SameElement { .. } => false,
+        PlanNode::Near { leaves: wanted, excluded, .. } => {
+            near.extend([wanted.as_slice(), excluded.as_slice()]);
+            true
+        }
+        PlanNode::SameElement { .. } => false,
     }
 }
 
@@ -59,10 +88,11 @@ pub(super) fn collect(node: &PlanNode, leaves: &mut Vec<LeafId>) -> bool {
 pub(super) fn needs_leaf(node: &PlanNode) -> bool {
     match node {
         PlanNode::False | PlanNode::Leaf(_) => true,
+        PlanNode::Near { leaves, .. } => !leaves.is_empty(),
         PlanNode::And(children) => children.iter().any(needs_leaf),
         PlanNode::Or(children) => children.iter().all(needs_leaf),
         PlanNode::AndNot(first, _) | PlanNode::Rank(first, _) => needs_leaf(first),
-        PlanNode::True | PlanNode::Near { .. } | PlanNode::SameElement { .. } => false,
+        PlanNode::True | PlanNode::SameElement { .. } => false,
     }
 }
 
@@ -84,8 +114,8 @@ impl ChunkPass<'_, '_> {
             return Ok(DocumentBits::NONE);
         };
         let mut bits = DocumentBits::NONE;
-        let mut found: Vec<(LeafId, Vec<usize>)> =
-            words.leaves.iter().map(|leaf| (*leaf, Vec::new())).collect();
+        let of_leaf = |leaf: &LeafId| WordsInElements { leaf: *leaf, positions: &[], elements: Vec::new() };
+        let mut found: Vec<WordsInElements<'_>> = words.leaves.iter().map(of_leaf).collect();
         // Boundaries between elements, if they are looked for once, and elements with any of the words.
         let (mut boundaries, mut with_any): (Vec<u32>, Vec<usize>) = Default::default();
         let has_many_words = words.leaves.len() > FEW_WORDS;
@@ -98,19 +128,20 @@ impl ChunkPass<'_, '_> {
                     .extend(ids.filter(|(_, id)| *id == ELEMENT_BOUNDARY).map(|(position, _)| position));
             }
             with_any.clear();
-            for (leaf, elements) in &mut found {
-                let positions = self.positions(*leaf).map_or(&[][..], |positions| positions.of(document));
+            for WordsInElements { leaf, positions, elements } in &mut found {
+                let here = self.positions(*leaf).map_or(&[][..], |positions| positions.of(document));
+                *positions = here;
                 elements.clear();
                 match has_many_words {
-                    true => elements.extend(elements_of(positions, &boundaries)),
-                    false => elements.extend(counted_elements_of(positions, tokens)),
+                    true => elements.extend(elements_of(here, &boundaries)),
+                    false => elements.extend(counted_elements_of(here, tokens)),
                 }
-                elements.dedup();
                 with_any.extend_from_slice(elements);
             }
             with_any.sort_unstable();
             with_any.dedup();
-            let is_match = |element: &usize| is_among(only, *element) && holds(words.child, &found, *element);
+            let is_match =
+                |element: &usize| is_among(only, *element) && holds(ready, words.child, &found, *element);
             if with_any.iter().any(is_match) {
                 bits.set(document);
             }
@@ -139,19 +170,29 @@ fn counted_elements_of<'t>(positions: &'t [u32], tokens: TokenIds<'t>) -> impl I
     })
 }
 
-/// True if the tree holds in an element, given the elements that contain each leaf, by the leaves in order.
-fn holds(node: &PlanNode, found: &[(LeafId, Vec<usize>)], element: usize) -> bool {
-    let inside = |node: &PlanNode| holds(node, found, element);
+/// True if the tree holds in an element, given the occurrences of each leaf, by the leaves in order.
+fn holds(ready: &ReadyPlan<'_>, node: &PlanNode, found: &[WordsInElements<'_>], element: usize) -> bool {
+    let inside = |node: &PlanNode| holds(ready, node, found, element);
+    let of_leaf =
+        |leaf: &LeafId| found.binary_search_by_key(leaf, |known| known.leaf).ok().map(|at| &found[at]);
     match node {
         PlanNode::True => true,
-        PlanNode::False | PlanNode::Near { .. } | PlanNode::SameElement { .. } => false,
+        PlanNode::False | PlanNode::SameElement { .. } => false,
         PlanNode::And(children) => children.iter().all(inside),
         PlanNode::Or(children) => children.iter().any(inside),
         PlanNode::AndNot(positive, negatives) => inside(positive) && !negatives.iter().any(inside),
         PlanNode::Rank(first, _) => inside(first),
         PlanNode::Leaf(leaf) => {
-            let of_leaf = found.binary_search_by_key(leaf, |(known, _)| *known);
-            of_leaf.is_ok_and(|at| found[at].1.binary_search(&element).is_ok())
+            of_leaf(leaf).is_some_and(|known| known.elements.binary_search(&element).is_ok())
+        }
+        PlanNode::Near { leaves, excluded, .. } => {
+            let within = |leaf: &LeafId| of_leaf(leaf).map_or(&[][..], |known| known.within(element));
+            let wanted: Vec<&[u32]> = leaves.iter().map(within).collect();
+            if wanted.iter().any(|positions| positions.is_empty()) {
+                return false;
+            }
+            let excluded: Vec<&[u32]> = excluded.iter().map(within).collect();
+            ready.nearness(node).is_some_and(|near| near.holds_in_element(&wanted, &excluded))
         }
     }
 }

@@ -146,7 +146,8 @@ impl ChunkPass<'_, '_> {
         for child in children {
             let PlanNode::Leaf(id) = child else { continue };
             let leaf = &ready.leaves[id.0];
-            if self.found[id.0].is_none() && leaf.tests_encoded() {
+            let is_asked = ready.values.iter().any(|values| values.has(*id));
+            if self.found[id.0].is_none() && leaf.tests_encoded() && !is_asked {
                 groups.entry((&leaf.field.key, leaf.field.path.as_slice())).or_default().push(*id);
             }
         }

@@ -1,11 +1,15 @@
-//! Nearness inside one element: distance, order and exclusion, each against the elements of a text.
+//! Nearness inside one element: distance, order and exclusion, each against the elements of a text; and
+//! conditions on an element by the positions of its words, which come to what its text comes to.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use millrace_column::View;
 use millrace_document::{DataType, DocumentValue};
-use millrace_fixtures::{Fields, field};
+use millrace_fixtures::{Fields, PlainView, field};
 use millrace_matching::{RankingDemands, match_plan};
-use millrace_plan::{LeafId, PlanNode, Predicate, WordPattern};
+use millrace_plan::{LeafId, Plan, PlanNode, Predicate, WordPattern};
+use proptest::prelude::*;
 
 /// Indices of the documents with an element in which `near` holds. Words are separated by blanks, and those
 /// of `excluded` must not be near.
@@ -60,4 +64,57 @@ fn excluded_words_are_not_near() {
     assert_eq!(found("quick fox", 2, false, "brown", 0), [2, 3]);
     assert_eq!(found("quick fox", 2, false, "stays", 1), [0, 2]);
     assert_eq!(found("quick fox", 2, false, "lazy", 1), [0, 2, 3]);
+}
+
+/// Documents that match, by index in their only chunk.
+fn matched(plan: &Plan, view: &dyn View) -> Vec<u16> {
+    let matches =
+        match_plan(plan, view, RankingDemands::default(), &|| false).expect("columns in memory can be read");
+    matches.chunks.into_iter().flat_map(|chunk| chunk.documents).collect()
+}
+
+/// Conditions on one element: leaves 0 to 4 are words, of which some are near each other.
+fn condition() -> impl Strategy<Value = PlanNode> {
+    let leaves = |count: Range<usize>| prop::collection::vec((0..5_usize).prop_map(LeafId), count);
+    let near = (leaves(1..4), leaves(0..2), 0..5_u32, 0..3_u32, any::<bool>());
+    let near = near.prop_map(|(leaves, excluded, distance, exclusion_distance, ordered)| PlanNode::Near {
+        leaves,
+        excluded,
+        distance,
+        exclusion_distance,
+        ordered,
+    });
+    let leaf = prop_oneof![3 => near, 1 => (0..5_usize).prop_map(|leaf| PlanNode::Leaf(LeafId(leaf)))];
+    leaf.prop_recursive(2, 6, 3, |inner| {
+        let several = prop::collection::vec(inner.clone(), 1..4);
+        prop_oneof![
+            several.clone().prop_map(PlanNode::And),
+            several.clone().prop_map(PlanNode::Or),
+            (inner, several).prop_map(|(first, others)| PlanNode::AndNot(Box::new(first), others)),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn positions_decide_as_the_texts_of_elements_do(
+        documents in prop::collection::vec(prop::collection::vec("([abcde] ){0,6}", 0..4), 1..20),
+        child in condition(),
+        elements in prop::collection::btree_set(0..3_u32, 0..3),
+    ) {
+        let notes = field("notes", DataType::Array(Box::new(DataType::String)), true);
+        let schema = Arc::new(millrace_fixtures::schema("test", vec![notes]));
+        let value = |elements: &Vec<String>| {
+            DocumentValue::Array(elements.iter().map(|text| DocumentValue::String(text.clone())).collect())
+        };
+        let documents: Vec<(Fields, bool)> =
+            documents.iter().map(|elements| (Fields::from([("notes", value(elements))]), true)).collect();
+        let leaf = |word: &str| ("notes", Predicate::Words(vec![WordPattern::Written(word.to_owned())]));
+        let elements = elements.into_iter().collect();
+        let root = PlanNode::SameElement { field: "notes".into(), child: Box::new(child), elements };
+        let plan = millrace_fixtures::plan(&schema, root, ["a", "b", "c", "d", "e"].map(leaf).into());
+        let view = millrace_fixtures::view(&schema, &documents, 100);
+        let fast = matched(&plan, &view);
+        prop_assert_eq!(fast, matched(&plan, &PlainView(view)), "{:#?}", plan.root);
+    }
 }

@@ -3,6 +3,7 @@
 mod conditions;
 mod costs;
 mod elements;
+mod equalities;
 mod reference;
 mod twin;
 mod vectors;

@@ -202,6 +202,16 @@ fn overflow(values: &[(&str, &Column)], documents: &[EncodedDocument<'_>]) -> Op
     any.then(|| Column::Bytes(builder.finish()))
 }
 
+/// True if a column can hold values of these fields; `None`: of any field.
+pub(crate) fn can_hold(key: &ColumnKey, fields: Option<&[String]>) -> bool {
+    match key.form {
+        ColumnForm::Value => fields.is_none_or(|fields| fields.contains(&key.field)),
+        // Any field can be in the overflow.
+        ColumnForm::Overflow => fields.is_none_or(|fields| !fields.is_empty()),
+        ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed | ColumnForm::Tokens => false,
+    }
+}
+
 /// A column of a chunk that holds values of documents: those of a field, or those that no column of a field
 /// holds.
 pub(crate) enum ValueColumn {

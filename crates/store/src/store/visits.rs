@@ -1,10 +1,27 @@
 use std::ops::ControlFlow;
 
+use millrace_document::{Document, DocumentId, Timestamp};
+
+use crate::read::get;
 use crate::read::rows::VisitedRow;
 use crate::read::visiting;
 use crate::{Error, Store, StoreVisit, VisitEnd, VisitPage};
 
 impl Store {
+    /// Does what [`Store::get`] does, but reads only these fields of the document, and may leave out others;
+    /// `None`: all.
+    ///
+    /// # Errors
+    /// Those of [`Store::get`].
+    pub fn get_fields(
+        &self,
+        id: &DocumentId,
+        fields: Option<&[String]>,
+    ) -> Result<Option<(Document, Timestamp)>, Error> {
+        self.inner.shared.check_open()?;
+        get::get(&self.inner.shared, id, fields)
+    }
+
     /// Returns the next page of a visit.
     ///
     /// # Errors

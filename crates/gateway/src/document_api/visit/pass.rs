@@ -96,6 +96,12 @@ impl VisitPass {
         Ok(VisitPass { deployment, store, visit, group, namespace, selection, implied_group, is_part })
     }
 
+    /// Reads these fields of the documents alone, beside those of the selection; `None`: all.
+    pub(in crate::document_api) fn showing(mut self, fields: Option<&[String]>) -> VisitPass {
+        self.visit.fields = fields.map(<[String]>::to_vec);
+        self
+    }
+
     /// Continues from `continuation` for up to `wanted` documents of the store, and returns the selected
     /// ones.
     pub(in crate::document_api) fn step(
