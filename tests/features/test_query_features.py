@@ -28,6 +28,14 @@ rank-profile child inherits base {
 }
 """
 
+PROFILES = {
+    "full": '<field name="ranking.features.query(plain)">50</field><field name="ranking.properties.free">51</field>',
+    "short": '<field name="input.query(plain)">50</field><field name="rankproperty.free">51</field>',
+    "fixed": '<field name="ranking.features.query(plain)" overridable="false">50</field>',
+    "both": '<field name="input.query(plain)">50</field><field name="ranking.features.query(plain)">60</field>',
+    "hits": '<field name="hits">1</field><field name="count">0</field>',
+}
+
 # The parameters, and the features: declared, bare, plain, old, free, and the sum of vec.
 FEATURES = [
     ({}, "1.5 3.0 4.0 2.0 0.0 3.0"),
@@ -44,13 +52,29 @@ FEATURES = [
     ({"rankproperty.$plain": 8}, "1.5 3.0 8.0 2.0 0.0 3.0"),
     ({"rankproperty.query(vec)": "[3,4]"}, "1.5 3.0 4.0 2.0 0.0 7.0"),
     ({"input.query(bare)": 6, "rankproperty.query(bare)": 8}, "1.5 6.0 4.0 2.0 0.0 3.0"),
+    ({"queryProfile": "full"}, "1.5 3.0 50.0 2.0 51.0 3.0"),
+    ({"queryProfile": "full", "input.query(plain)": 8}, "1.5 3.0 8.0 2.0 51.0 3.0"),
+    ({"queryProfile": "full", "rankfeature.query(plain)": 8}, "1.5 3.0 8.0 2.0 51.0 3.0"),
+    ({"queryProfile": "full", "rankproperty.free": 8}, "1.5 3.0 50.0 2.0 8.0 3.0"),
+    ({"queryProfile": "short", "ranking.features.query(plain)": 8}, "1.5 3.0 8.0 2.0 51.0 3.0"),
+    ({"queryProfile": "short", "rankfeature.query(plain)": 8}, "1.5 3.0 8.0 2.0 51.0 3.0"),
+    ({"queryProfile": "short", "ranking.properties.free": 8}, "1.5 3.0 50.0 2.0 8.0 3.0"),
+    ({"queryProfile": "fixed", "ranking.features.query(plain)": 8}, "1.5 3.0 50.0 2.0 0.0 3.0"),
+    ({"queryProfile": "fixed", "input.query(plain)": 8}, "1.5 3.0 50.0 2.0 0.0 3.0"),
+    ({"queryProfile": "both"}, "1.5 3.0 50.0 2.0 0.0 3.0"),
+    ({"queryProfile": "both", "rankfeature.query(plain)": 8}, "1.5 3.0 8.0 2.0 0.0 3.0"),
+    ({"queryProfile": "hits"}, "1.5 3.0 4.0 2.0 0.0 3.0"),
 ]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     node = Node(tmp_path_factory.mktemp("query_features") / "data", *free_ports(2))
-    assert deploy(node, {"services.xml": services("note"), "schemas/note.sd": SCHEMA})[0] == 200
+    profiles = {
+        f"search/query-profiles/{name}.xml": f'<query-profile id="{name}">{fields}</query-profile>'
+        for name, fields in PROFILES.items()
+    }
+    assert deploy(node, {"services.xml": services("note"), "schemas/note.sd": SCHEMA} | profiles)[0] == 200
     assert call("POST", f"{node.data}/document/v1/n/note/group/me/1", {"fields": {"title": "a"}})[0] == 200
     yield node
     node.stop()

@@ -67,19 +67,31 @@ impl NearConstraint {
         };
         let one_by_one = firsts.iter().flat_map(|positions| positions.iter());
         let spans = one_by_one.filter_map(move |first| Some((*first, self.last(*first, positions)?)));
-        let spans = spans.chain(together).filter(move |(first, last)| {
+        spans.chain(together).filter(move |(first, last)| {
             self.reaches(*first, *last)
                 && length_between(*first, *last).is_some_and(|length| length <= self.distance)
-        });
-        spans.filter(move |(first, last)| {
-            let from = first.saturating_sub(self.exclusion_distance);
-            let to = last.saturating_add(self.exclusion_distance);
-            let is_inside = |positions: &&[u32]| {
-                let next = positions.get(positions.partition_point(|position| *position < from));
-                next.is_some_and(|position| *position <= to)
-            };
-            !excluded.iter().any(is_inside)
+                && !excluded.iter().any(|found| self.excludes(found, (*first, *last), &mut length_between))
         })
+    }
+
+    /// True if one of the positions of an excluded word is within a match, or near enough to it: in the same
+    /// element or, with a gap, in an adjacent one.
+    fn excludes(
+        self,
+        found: &[u32],
+        (first, last): (u32, u32),
+        length_between: &mut impl FnMut(u32, u32) -> Option<u32>,
+    ) -> bool {
+        let (before, rest) = found.split_at(found.partition_point(|position| *position < first));
+        let after = &rest[rest.partition_point(|position| *position <= last)..];
+        let mut is_close = |from: u32, to: u32| {
+            // The boundary between two elements has a position of its own.
+            to - from <= self.exclusion_distance.saturating_add(1)
+                && length_between(from, to).is_some_and(|length| length <= self.exclusion_distance)
+        };
+        rest.len() > after.len()
+            || before.last().is_some_and(|position| is_close(*position, first))
+            || after.first().is_some_and(|position| is_close(last, *position))
     }
 
     /// Last position of the shortest match that starts at `first`, if it may be near enough.
@@ -270,6 +282,31 @@ mod tests {
         check("a b z", &["a", "b"], &["z"], 2, false, false);
         check("a b x z", &["a", "b"], &["z"], 2, false, true);
         check("a b z x a b", &["a", "b"], &["z"], 2, false, true);
+        // What is excluded is not near in another element.
+        check("a b | z", &["a", "b"], &["z"], 2, false, true);
+        check("z | a b", &["a", "b"], &["z"], 2, false, true);
+    }
+
+    #[test]
+    fn a_gap_makes_what_is_excluded_near_in_neighbouring_elements() {
+        #[track_caller]
+        fn check(text: &str, gap: Option<u32>, exclusion_distance: u32, expected: bool) {
+            let tokens = tokens(text);
+            let (a, b, z) = (positions(text, "a"), positions(text, "b"), positions(text, "z"));
+            let nearness =
+                NearConstraint { distance: 1, exclusion_distance, ordered: false, element_gap: gap };
+            assert_eq!(nearness.holds(&[&a, &b], &[&z], tokens.document(0)), expected, "{text}");
+        }
+        check("a b | z", None, 20, true);
+        check("a b | z", Some(1), 1, true);
+        check("a b | z", Some(1), 2, false);
+        check("z | a b", Some(1), 2, false);
+        check("z x | a b", Some(1), 2, true);
+        check("z x | a b", Some(0), 2, false);
+        check("a b | x | z", Some(0), 9, true);
+        check("a z b", Some(0), 0, true);
+        check("z b a z", None, 0, true);
+        check("z b a x", None, 1, false);
     }
 
     #[test]

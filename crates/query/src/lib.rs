@@ -38,7 +38,7 @@ pub use item::{
 };
 pub use parameters::{
     FederatedPart, QueryLimits, flatten, is_parameter, is_read_parameter, is_same_parameter, parameter_names,
-    value_of,
+    parameter_precedence, value_of,
 };
 pub use request::{
     CollapseOptions, GroupingDefaults, PresentationOptions, Query, QuerySortKey, QuerySources,

@@ -10,6 +10,7 @@ mod position;
 mod properties;
 mod wand;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -82,6 +83,11 @@ pub fn parameter_names() -> impl Iterator<Item = &'static str> {
 /// True if two names belong to the same parameter.
 pub fn is_same_parameter(one: &str, other: &str) -> bool {
     names::canonical(one) == names::canonical(other)
+}
+
+/// Rank of a name among those that a query profile has for one parameter: the value of the lowest counts.
+pub fn parameter_precedence(name: &str) -> usize {
+    names::precedence(name)
 }
 
 /// True if a name belongs to the query API.
@@ -194,7 +200,7 @@ fn check_text(root: &QueryItem, recall: Option<&str>, limits: &QueryLimits) -> R
 /// Parameters by their full names.
 struct ParameterReader<'a> {
     raw: &'a BTreeMap<String, String>,
-    by_name: BTreeMap<&'a str, &'a str>,
+    by_name: BTreeMap<Cow<'a, str>, &'a str>,
     limits: &'a QueryLimits,
 }
 

@@ -126,8 +126,6 @@ const LISTS: &[NameList] = &[
             ("maxAlternativeSegmentations", "bounds the work of `fieldMatch`"),
             ("numTerms", "the features that a list of all has"),
             ("seed", "random numbers"),
-            ("totalTermSignificance", "what a query of several nodes passes on"),
-            ("totalTermWeight", "what a query of several nodes passes on"),
         ],
     },
     NameList {

@@ -12,7 +12,7 @@ use millrace_node::cluster::ForwardKind;
 use millrace_node::pool::BodySizeClass;
 use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error};
-use millrace_query::{QueryLimits, is_parameter, is_same_parameter, value_of};
+use millrace_query::{QueryLimits, is_parameter, is_same_parameter, parameter_precedence, value_of};
 
 use super::format::ResultFormat;
 use crate::GatewayState;
@@ -179,7 +179,10 @@ fn fill_in(
     let profiles = &deployment.application.query_profiles;
     // The groups to search are always set by the request.
     let is_built_in = |name: &str| is_parameter(name) || name.starts_with("streaming.");
-    for value in profiles.values(parameters, &is_built_in)? {
+    let mut values = profiles.values(parameters, &is_built_in)?;
+    // A profile may have several names of one parameter, of which the first that is set stays.
+    values.sort_by_key(|value| parameter_precedence(&value.name));
+    for value in values {
         match value.name.as_str() {
             "maxHits" => limits.max_hits = limit("maxHits", &value.value)?,
             "maxOffset" => limits.max_offset = limit("maxOffset", &value.value)?,

@@ -374,11 +374,15 @@ impl MatchingTwin<'_> {
             }
         }
         let near = shortest.into_iter().filter(|(first, last)| {
-            let zone = i64::from(*first) - i64::from(*exclusion_distance)
-                ..=i64::from(*last) + i64::from(*exclusion_distance);
-            last - first <= *distance
-                && tokens[*first as usize..=*last as usize].iter().all(Option::is_some)
-                && !excluded.iter().any(|place| zone.contains(&i64::from(*place)))
+            let within = |from: u32, to: u32, most: u32| {
+                to - from <= most && tokens[from as usize..=to as usize].iter().all(Option::is_some)
+            };
+            let is_near = |place: &u32| match place {
+                place if place < first => within(*place, *first, *exclusion_distance),
+                place if place > last => within(*last, *place, *exclusion_distance),
+                _ => true,
+            };
+            within(*first, *last, *distance) && !excluded.iter().any(is_near)
         });
         near.collect()
     }

@@ -1,5 +1,7 @@
 //! Names of request parameters, and their aliases.
 
+use std::borrow::Cow;
+
 /// Aliases in lower case, with their full names; sorted.
 const ALIASES: &[(&str, &str)] = &[
     ("bolding", "presentation.bolding"),
@@ -202,21 +204,45 @@ pub(super) fn all() -> impl Iterator<Item = &'static str> {
     NAMES.iter().copied().chain(ALIASES.iter().map(|(alias, _)| *alias))
 }
 
+/// Beginnings of names that go on with a name of the application, with those that they stand for. Of several
+/// in one query profile, the first in this list counts.
+const FAMILY_ALIASES: &[(&str, &str)] = &[
+    ("rankfeature.", "ranking.features."),
+    ("input.", "ranking.features."),
+    ("rankproperty.", "ranking.properties."),
+];
+
 /// Full name of a parameter that has aliases, or that is known in another letter case; any other name is
 /// unchanged.
-pub(super) fn canonical(name: &str) -> &str {
+pub(super) fn canonical(name: &str) -> Cow<'_, str> {
     let lower = name.to_ascii_lowercase();
     if let Ok(index) = ALIASES.binary_search_by(|(alias, _)| (*alias).cmp(&lower)) {
-        return ALIASES[index].1;
+        return Cow::Borrowed(ALIASES[index].1);
     }
-    NAMES.iter().find(|known| known.eq_ignore_ascii_case(name)).copied().unwrap_or(name)
+    for (alias, full) in FAMILY_ALIASES {
+        if let Some(rest) = strip_prefix(name, &[*alias]).filter(|rest| !rest.is_empty()) {
+            return Cow::Owned(format!("{full}{rest}"));
+        }
+    }
+    Cow::Borrowed(NAMES.iter().find(|known| known.eq_ignore_ascii_case(name)).copied().unwrap_or(name))
+}
+
+/// Rank of a name among those that a query profile has for one parameter: the lowest counts, which is the full
+/// name, but the beginnings of rank features and properties precede theirs.
+pub(super) fn precedence(name: &str) -> usize {
+    let family = FAMILY_ALIASES.iter().position(|(alias, _)| strip_prefix(name, &[*alias]).is_some());
+    let listed = ALIASES.iter().position(|(alias, _)| alias.eq_ignore_ascii_case(name));
+    match (family, listed) {
+        (Some(place), _) => place,
+        (None, None) => FAMILY_ALIASES.len(),
+        (None, Some(place)) => FAMILY_ALIASES.len() + 1 + place,
+    }
 }
 
 /// Prefixes of parameter names that are not listed individually.
 const FAMILIES: &[&str] = &[
     "dispatch.",
     "grouping.",
-    "input.",
     "metrics.",
     "model.",
     "presentation.",
@@ -239,7 +265,7 @@ pub(super) fn unknown_member_of(name: &str) -> Option<&'static str> {
     let (family, _) = name.split_once('.')?;
     let family = CLOSED_FAMILIES.iter().find(|known| known.eq_ignore_ascii_case(family))?;
     let is_open = strip_prefix(name, OPEN_PREFIXES).is_some_and(|rest| !rest.is_empty());
-    let is_member = is_open || NAMES.contains(&canonical(name));
+    let is_member = is_open || NAMES.contains(&canonical(name).as_ref());
     (!is_member).then_some(*family)
 }
 
@@ -256,15 +282,15 @@ pub(super) fn members_near(name: &str) -> Vec<&'static str> {
 pub(super) fn is_known(name: &str) -> bool {
     const OTHERS: [&str; 5] = ["continue", super::FEDERATED, "yql", "user", "timezone"];
     let full = canonical(name);
+    let full = full.as_ref();
     full != name
         || NAMES.contains(&full)
         || OTHERS.contains(&full)
         || FAMILIES.iter().any(|family| full.starts_with(family))
 }
 
-/// Prefixes of names that are read by other parts than the query API: of one source, of rank features and
-/// properties under their former names.
-const OTHER_FAMILIES: &[&str] = &["provider.", "rankfeature.", "rankproperty.", "source."];
+/// Prefixes of names that are read by other parts than the query API: those of one source.
+const OTHER_FAMILIES: &[&str] = &["provider.", "source."];
 
 /// True for a name that some part of every node reads, whatever the application is.
 pub(super) fn is_read(name: &str) -> bool {
@@ -294,6 +320,9 @@ mod tests {
         assert_eq!(canonical("Count"), "hits");
         assert_eq!(canonical("MODEL.QUERYSTRING"), "model.queryString");
         assert_eq!(canonical("myOwn"), "myOwn");
+        assert_eq!(canonical("Input.query(q)"), "ranking.features.query(q)");
+        assert_eq!(canonical("rankproperty.dotProduct.x"), "ranking.properties.dotProduct.x");
+        assert_eq!(canonical("input."), "input.");
         assert_eq!(strip_prefix("Input.query(q)", &["input."]), Some("query(q)"));
     }
 }

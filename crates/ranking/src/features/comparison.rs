@@ -133,7 +133,7 @@ impl NearestPair {
             let (other, later_other) =
                 after_rest.split_at(after_rest.partition_point(|at| element(at) == here));
             (before_rest, after_rest) = (later, later_other);
-            if let Some((from, to)) = pair_at_distance(one, other)
+            if let Some((from, to)) = nearest_pair(one, other, self.is_reversed)
                 && best.is_none_or(|(known, end)| to - from < end - known)
             {
                 best = Some((from, to));
@@ -147,6 +147,13 @@ impl NearestPair {
             PairOutput::PositionOfSecond => elements.offset(of_second),
         }))
     }
+}
+
+/// The nearest pair of a position of `before` and one of `after` that follows it, or, as in Vespa's
+/// `reverseProximity`, is the same.
+fn nearest_pair(before: &[u32], after: &[u32], may_be_same: bool) -> Option<(u32, u32)> {
+    let mut common = after.iter().filter(|at| may_be_same && before.binary_search(at).is_ok());
+    common.next().map(|at| (*at, *at)).or_else(|| pair_at_distance(before, after))
 }
 
 /// The terms that match a field between two positions, or that do not.
@@ -378,4 +385,17 @@ pub(crate) fn term_info(_: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<
             if term < request.plan.terms.len() { term as f64 } else { -1.0 }
         },
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_is_at_one_position_only_where_it_may_be() {
+        assert_eq!(nearest_pair(&[1, 4], &[3, 4], true), Some((4, 4)));
+        assert_eq!(nearest_pair(&[1, 5], &[3, 4], true), Some((1, 3)));
+        assert_eq!(nearest_pair(&[1, 4], &[3, 4], false), Some((1, 3)));
+        assert_eq!(nearest_pair(&[4], &[4], false), None);
+    }
 }

@@ -311,6 +311,14 @@ impl DocumentElements {
         })
     }
 
+    /// Number of words of all elements; the largest number where each value is a word.
+    pub fn words(&self) -> u32 {
+        match self {
+            DocumentElements::Words { boundaries, end } => end - boundaries.len() as u32,
+            DocumentElements::Values => u32::MAX,
+        }
+    }
+
     /// Number of words between the start of the element and a position.
     pub fn offset(&self, position: u32) -> u32 {
         match self {

@@ -470,20 +470,21 @@ impl SparseVector {
     }
 }
 
-/// Parses `{a:1,b:2}`, `(a:1,b:2)` or `[1 2 3]`. Parts that are not numbers are skipped.
+/// Parses `{a:1,b:2}`, `(a:1,b:2)` or `[1 2 3]`. Parts that are not numbers are skipped; of equal labels the
+/// first counts, as in Vespa.
 fn parse_vector(text: &str) -> HashMap<String, f64> {
     let inner = text.trim().trim_matches(['{', '}', '(', ')', '[', ']']);
     if text.trim_start().starts_with('[') {
         let numbers = inner.split([' ', ',']).filter(|part| !part.is_empty()).enumerate();
         return numbers.filter_map(|(index, part)| Some((index.to_string(), part.parse().ok()?))).collect();
     }
-    inner
-        .split(',')
-        .filter_map(|part| part.rsplit_once(':'))
-        .filter_map(|(key, number)| {
-            Some((key.trim().trim_matches(['"', '\'']).to_owned(), number.trim().parse().ok()?))
-        })
-        .collect()
+    let mut cells = HashMap::new();
+    for (key, number) in inner.split(',').filter_map(|part| part.rsplit_once(':')) {
+        if let Ok(number) = number.trim().parse() {
+            cells.entry(key.trim().trim_matches(['"', '\'']).to_owned()).or_insert(number);
+        }
+    }
+    cells
 }
 
 #[cfg(test)]
@@ -491,6 +492,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn of_equal_labels_of_a_vector_the_first_counts() {
+        let cell = |text: &str, label: &str| parse_vector(text).get(label).copied();
+        assert_eq!(cell("(b:10,b:15)", "b"), Some(10.0));
+        assert_eq!(cell("{b:x, b : 15}", "b"), Some(15.0));
+        assert_eq!(cell("[4, 5]", "1"), Some(5.0));
+    }
 
     proptest! {
         #[test]

@@ -1,11 +1,13 @@
 //! fieldMatch: a measure of the query's best segmentation in a field.
 
+use std::collections::BTreeSet;
+
 use millrace_expression::FeatureName;
 use millrace_matching::RankingDemands;
 use millrace_plan::{LeafId, Plan, Predicate, TermId};
 
 use super::lengths::{DocumentElements, ElementBoundaries};
-use super::segmentation::{CONNECTEDNESS, FieldSegmentation, Settings};
+use super::segmentation::{CONNECTEDNESS, FieldSegmentation, SegmentTerm, Settings};
 use super::term::{
     FieldTerm, LeafPositions, connectedness, count, leaf, positioned_terms_of, significance, weight,
 };
@@ -54,16 +56,12 @@ const OUTPUTS: [(&str, Output); 30] = [
     ("weightedOccurrence", |m| m.relative_occurrence(|term| term.weight)),
     ("weightedAbsoluteOccurrence", |m| m.absolute_occurrence(|term| term.weight)),
     ("significantOccurrence", |m| m.relative_occurrence(|term| term.significance)),
-    ("weight", |m| m.share(|term| term.weight, m.query.weight)),
-    ("significance", |m| m.share(|term| term.significance, m.query.significance)),
-    ("importance", |m| {
-        (m.share(|term| term.weight, m.query.weight)
-            + m.share(|term| term.significance, m.query.significance))
-            / 2.0
-    }),
+    ("weight", |m| m.weight()),
+    ("significance", |m| m.significance()),
+    ("importance", |m| (m.weight() + m.significance()) / 2.0),
     ("segments", |m| m.of(|s| s.segments)),
     ("matches", |m| m.matches()),
-    ("degradedMatches", |m| f64::from(m.degraded)),
+    ("degradedMatches", |m| m.degraded.len() as f64),
     ("outOfOrder", |m| m.of(|s| s.out_of_order)),
     ("gaps", |m| m.of(|s| s.gaps)),
     ("gapLength", |m| m.of(|s| s.gap_length)),
@@ -133,7 +131,7 @@ struct FieldQuery {
     /// Terms in query order. Each word of a phrase is a term; equivalents are one term, even if some are
     /// phrases.
     terms: Vec<QueryTerm>,
-    /// Weight of all query terms, including those that search other fields.
+    /// Weight of all query terms, including those that search other fields, unless the request says another.
     weight: f64,
     significance: f64,
 }
@@ -164,10 +162,15 @@ impl FieldQuery {
             })
         };
         let found = positioned_terms_of(request, field);
+        let said = |total: &str| -> Option<f64> {
+            let text = plan.query.ranking.properties.get(&format!("fieldMatch({field}).{total}"))?;
+            text.trim().parse().ok().filter(|total| *total > 0.0)
+        };
         FieldQuery {
             terms: found.chunk_by(|one, other| one.term == other.term).flat_map(words).collect(),
-            weight: all().map(|id| weight(plan, id)).sum(),
-            significance: all().map(|id| significance(plan, matches, id)).sum(),
+            weight: said("totalTermWeight").unwrap_or_else(|| all().map(|id| weight(plan, id)).sum()),
+            significance: said("totalTermSignificance")
+                .unwrap_or_else(|| all().map(|id| significance(plan, matches, id)).sum()),
         }
     }
 }
@@ -210,26 +213,31 @@ impl RankFeature for FieldMatch {
                         positions.dedup();
                     }
                 }
-                let positions: Vec<&[u32]> = positions.iter().map(Vec::as_slice).collect();
+                let terms = query.terms.iter().zip(&positions).zip(&connectedness);
+                let terms: Vec<SegmentTerm<'_>> = terms
+                    .map(|((term, positions), connectedness)| SegmentTerm {
+                        positions,
+                        connectedness: *connectedness,
+                        weight: term.weight,
+                        significance: term.significance,
+                    })
+                    .collect();
                 let is_found = |leaf: &LeafId| count(chunk.matches.leaf(*leaf), document) > 0;
                 let without = query
                     .terms
                     .iter()
-                    .zip(&positions)
-                    .filter(|(term, here)| here.is_empty() && term.leaves.iter().any(is_found));
+                    .zip(&terms)
+                    .filter(|(term, here)| here.positions.is_empty() && term.leaves.iter().any(is_found));
                 let elements = shape.elements(chunk, place);
-                let longest = elements.longest(positions.iter().flat_map(|here| here.iter().copied()));
+                let longest = elements.longest(terms.iter().flat_map(|here| here.positions.iter().copied()));
+                let settings = &self.parameters.segmentation;
                 let metrics = SegmentMetrics {
                     query: &query,
                     parameters: &self.parameters,
-                    segmentation: FieldSegmentation::best(
-                        &self.parameters.segmentation,
-                        &positions,
-                        &connectedness,
-                    ),
-                    degraded: without.count() as u32,
+                    segmentation: FieldSegmentation::best(settings, &terms, elements.words()),
+                    degraded: without.map(|(_, here)| *here).collect(),
                     average_connectedness: average(&connectedness),
-                    positions: &positions,
+                    terms: &terms,
                     elements: &elements,
                     length: f64::from(longest),
                 };
@@ -257,10 +265,10 @@ struct SegmentMetrics<'m> {
     parameters: &'m SegmentParameters,
     /// The segmentation; `None` if no term has positions.
     segmentation: Option<FieldSegmentation>,
-    /// Number of terms that match without positions.
-    degraded: u32,
+    /// Terms that match without positions.
+    degraded: Vec<SegmentTerm<'m>>,
     average_connectedness: f64,
-    positions: &'m [&'m [u32]],
+    terms: &'m [SegmentTerm<'m>],
     elements: &'m DocumentElements,
     /// Length of the longest element with a position.
     length: f64,
@@ -284,7 +292,29 @@ impl SegmentMetrics<'_> {
     }
 
     fn matches(&self) -> f64 {
-        self.of(|segmentation| segmentation.matches) + f64::from(self.degraded)
+        self.of(|segmentation| segmentation.matches) + self.degraded.len() as f64
+    }
+
+    /// Share of the matching terms in the weight of the whole query.
+    fn weight(&self) -> f64 {
+        let of = |segmentation: &FieldSegmentation| segmentation.weight;
+        self.share(of, |term| term.weight, self.query.weight)
+    }
+
+    /// Share of the matching terms in the significance of the whole query.
+    fn significance(&self) -> f64 {
+        let of = |segmentation: &FieldSegmentation| segmentation.significance;
+        self.share(of, |term| term.significance, self.query.significance)
+    }
+
+    fn share(
+        &self,
+        of: impl Fn(&FieldSegmentation) -> f64,
+        of_term: impl Fn(&SegmentTerm<'_>) -> f64,
+        whole: f64,
+    ) -> f64 {
+        let matched = self.segmentation.as_ref().map_or(0.0, of);
+        share(matched + self.degraded.iter().map(of_term).sum::<f64>(), whole)
     }
 
     fn orderness(&self) -> f64 {
@@ -339,44 +369,39 @@ impl SegmentMetrics<'_> {
         self.absolute_proximity() / self.average_connectedness
     }
 
-    /// Each term with the number of its occurrences, capped.
-    fn occurrence_counts(&self) -> impl Iterator<Item = (&QueryTerm, f64)> {
+    /// Each term with positions, and the number of these, capped. Of terms that first occur at the same
+    /// position, one counts.
+    fn occurrence_counts(&self) -> Vec<(&SegmentTerm<'_>, f64)> {
         let occurrences_max = self.parameters.occurrences_max;
-        self.query
-            .terms
-            .iter()
-            .zip(self.positions)
-            .map(move |(term, found)| (term, (found.len() as f64).min(occurrences_max)))
+        let mut firsts = BTreeSet::new();
+        let unique =
+            self.terms.iter().filter(|term| term.positions.first().is_some_and(|at| firsts.insert(*at)));
+        unique.map(|term| (term, (term.positions.len() as f64).min(occurrences_max))).collect()
     }
 
     /// All occurrences relative to the number that fits into the field.
     fn occurrence(&self) -> f64 {
-        let room = self.length.min(self.parameters.occurrences_max * self.query.terms.len() as f64);
-        share(self.occurrence_counts().map(|(_, count)| count).sum(), room).min(1.0)
+        let counts = self.occurrence_counts();
+        let room = self.length.min(self.parameters.occurrences_max * counts.len() as f64);
+        share(counts.iter().map(|(_, count)| count).sum(), room).min(1.0)
     }
 
     /// Occurrences of each term, weighted by a factor, relative to the maximum.
-    fn occurrences(&self, factor: impl Fn(&QueryTerm) -> f64, occurrences_max: f64) -> f64 {
-        let counted: f64 = self.occurrence_counts().map(|(term, count)| factor(term) * count).sum();
-        let whole: f64 = self.query.terms.iter().map(|term| factor(term) * occurrences_max).sum();
+    fn occurrences(&self, factor: impl Fn(&SegmentTerm<'_>) -> f64, occurrences_max: f64) -> f64 {
+        let counts = self.occurrence_counts();
+        let counted: f64 = counts.iter().map(|(term, count)| factor(term) * count).sum();
+        let whole: f64 = counts.iter().map(|(term, _)| factor(term) * occurrences_max).sum();
         share(counted, whole).min(1.0)
     }
 
     /// Occurrences relative to the length of the field.
-    fn relative_occurrence(&self, factor: impl Fn(&QueryTerm) -> f64) -> f64 {
+    fn relative_occurrence(&self, factor: impl Fn(&SegmentTerm<'_>) -> f64) -> f64 {
         self.occurrences(factor, self.length.min(self.parameters.occurrences_max))
     }
 
     /// Occurrences independent of the length of the field.
-    fn absolute_occurrence(&self, factor: impl Fn(&QueryTerm) -> f64) -> f64 {
+    fn absolute_occurrence(&self, factor: impl Fn(&SegmentTerm<'_>) -> f64) -> f64 {
         self.occurrences(factor, self.parameters.occurrences_max)
-    }
-
-    /// Share of the matching terms in the whole query.
-    fn share(&self, of: impl Fn(&QueryTerm) -> f64, whole: f64) -> f64 {
-        let terms = self.query.terms.iter().zip(self.positions).filter(|(_, found)| !found.is_empty());
-        let matched: f64 = terms.map(|(term, _)| of(term)).sum();
-        share(matched, whole)
     }
 
     fn total(&self) -> f64 {

@@ -189,7 +189,7 @@ impl ElementMeasures {
         }
         let total = terms.total;
         let (proximity, order) = match matched < 2.0 {
-            true => (nearness(length), f64::from(u8::from(weights.len() == 1))),
+            true => (nearness(length), 1.0),
             false => (near / (matched - 1.0), in_order / (matched - 1.0)),
         };
         let query = if total > 0.0 { covered / total } else { 0.0 };

@@ -470,9 +470,37 @@ fn segments() {
 }
 
 #[test]
+fn a_request_may_say_what_all_terms_weigh() {
+    let of_whole = |output: &str, property: &str, whole: &str| {
+        let said = |mut plan: Plan| {
+            let mut query = (*plan.query).clone();
+            query.ranking.properties.insert(format!("fieldMatch(title).{property}"), whole.to_owned());
+            plan.query = Arc::new(query);
+            plan
+        };
+        scores_of(&format!("fieldMatch(title).{output}"), said).expect(output)
+    };
+    assert_eq!(of_whole("weight", "totalTermWeight", "1200"), [0.25, 1.0 / 12.0, 0.25]);
+    assert_eq!(of_whole("weight", "totalTermWeight", "0"), [0.5, 1.0 / 6.0, 0.5]);
+    let double: Vec<f64> =
+        of_whole("significance", "totalTermSignificance", "4").iter().map(|part| part * 2.0).collect();
+    assert_eq!(of_whole("significance", "totalTermSignificance", "2"), double);
+}
+
+#[test]
+fn occurrences_are_those_of_the_terms_that_occur() {
+    // The third title has 6 words, with "fox" twice and "red" once; the second has 2, and no "red".
+    check("fieldMatch(title).occurrence", [2.0 / 3.0, 0.5, 0.5]);
+    check("fieldMatch(title).absoluteOccurrence", [0.01, 0.01, 0.015]);
+    check("fieldMatch(title).weightedOccurrence", [1.0 / 3.0, 0.5, 400.0 / 1800.0]);
+    check("fieldMatch(title).weightedAbsoluteOccurrence", [0.01, 0.01, 400.0 / 30_000.0]);
+}
+
+#[test]
 fn similarities() {
     check("textSimilarity(title).proximity", [1.0, 1.0 - 1.0 / 64.0, 1.0 - 9.0 / 64.0]);
-    check("textSimilarity(title).order", [1.0, 0.0, 0.0]);
+    // A single term that matches is in order, whatever else the query has.
+    check("textSimilarity(title).order", [1.0, 1.0, 0.0]);
     check("textSimilarity(title).queryCoverage", [1.0, 1.0 / 3.0, 1.0]);
     check("textSimilarity(title).fieldCoverage", [2.0 / 3.0, 0.5, 1.0 / 3.0]);
     check("elementSimilarity(notes)", [1.0, 0.0, 0.0]);
