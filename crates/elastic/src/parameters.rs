@@ -63,6 +63,10 @@ const SEARCH: &[&str] = &[
     "version",
 ];
 
+const ASYNC_SEARCH: &[&str] = &["keep_alive", "keep_on_completion", "wait_for_completion_timeout"];
+
+const FIELD_CAPS: &[&str] = &["fields", "filters", "include_empty_fields", "include_unmapped", "types"];
+
 const COUNT: &[&str] = &["min_score", "preference", "routing", "terminate_after"];
 
 const MULTI_SEARCH: &[&str] = &[
@@ -161,9 +165,10 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
     Some(match (parts[at], parts.get(at + 1).copied()) {
         ("_search", Some("scroll")) => vec![SCROLL],
         ("_search", _) => vec![SEARCH, NAMES, SHOWN, TEXT_QUERY],
+        ("_async_search", _) => vec![SEARCH, NAMES, SHOWN, TEXT_QUERY, ASYNC_SEARCH],
         ("_count", _) => vec![COUNT, NAMES, TEXT_QUERY],
         ("_msearch", _) => vec![MULTI_SEARCH, NAMES],
-        ("_field_caps", _) => vec![NAMES, &["fields", "include_unmapped"]],
+        ("_field_caps", _) => vec![NAMES, FIELD_CAPS],
         ("_analyze" | "_migration" | "_resolve", _) => vec![NAMES],
         ("_validate", _) => vec![NAMES, TEXT_QUERY, &["all_shards", "explain", "rewrite"]],
         ("_delete_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY],
@@ -305,6 +310,8 @@ mod tests {
             "GET /a/_validate/query?q=b&explain",
             "GET /_resolve/index/a?expand_wildcards=all",
             "GET /_nothing?what=ever",
+            "POST /a/_async_search?keep_alive=1m&keep_on_completion=false&wait_for_completion_timeout=200ms&size=1",
+            "GET /_field_caps?fields=*&filters=-parent&types=long&include_empty_fields=true",
             "POST /_bulk?include_source_on_error=false&filter_path=errors",
             "POST /a/_update/1?include_source_on_error=true",
             "GET /a/_search?format=json",

@@ -50,6 +50,7 @@ enum RouteOperation {
     NextPage,
     ClearScrolls,
     Search,
+    AsyncSearch,
     Count,
     MultiSearch,
     FieldCaps,
@@ -150,6 +151,8 @@ const ROUTES: &[ElasticRoute] = &[
     route("GET POST", "INDEX/_mget", Read, Do::MultiGet),
     // Searches.
     route("GET POST", "_search", Read, Do::Search),
+    route("POST", "_async_search", Read, Do::AsyncSearch),
+    route("POST", "INDEX/_async_search", Read, Do::AsyncSearch),
     route("GET POST", "INDEX/_search", Read, Do::Search),
     route("GET POST", "_search/scroll", Read, Do::NextPage),
     route("GET POST", "_search/scroll/NAME", Read, Do::NextPage),
@@ -374,7 +377,13 @@ pub(crate) fn is_search(request: &ElasticRequest) -> bool {
     let operation = find(request).map(|found| found.route.operation);
     let is_read = matches!(
         operation,
-        Ok(Do::Search | Do::Count | Do::MultiSearch | Do::NextPage | Do::FieldCaps | Do::Tables)
+        Ok(Do::Search
+            | Do::AsyncSearch
+            | Do::Count
+            | Do::MultiSearch
+            | Do::NextPage
+            | Do::FieldCaps
+            | Do::Tables)
     );
     // A condition of a rollover may be the number of documents.
     let counts = matches!(operation, Ok(Do::Rollover));
@@ -384,8 +393,10 @@ pub(crate) fn is_search(request: &ElasticRequest) -> bool {
 /// Names of the indexes of a search, separated by commas, if its routing values are among its parameters.
 pub(crate) fn routed_indexes(request: &ElasticRequest) -> Option<String> {
     let found = find(request).ok()?;
-    let is_routed =
-        matches!(found.route.operation, Do::Search | Do::Count | Do::DeleteByQuery | Do::UpdateByQuery);
+    let is_routed = matches!(
+        found.route.operation,
+        Do::Search | Do::AsyncSearch | Do::Count | Do::DeleteByQuery | Do::UpdateByQuery
+    );
     is_routed.then_some(found.index)
 }
 
@@ -430,6 +441,7 @@ pub(crate) fn dispatch(
         Do::NextPage => scrolls::next(service, request, parameters, id),
         Do::ClearScrolls => scrolls::clear(service, request, parameters, id),
         Do::Search => search::search(service, request, parameters, index),
+        Do::AsyncSearch => search::async_search(service, request, parameters, index),
         Do::Count => search::count(service, request, parameters, index),
         Do::MultiSearch => search::multi_search(service, request, parameters, one_index),
         Do::FieldCaps => cluster_admin::field_caps(service, request, parameters, index),

@@ -20,8 +20,9 @@ use crate::index_admin::shards_of;
 use crate::kept_hits::{self, HitStart, KeptHits, KeptSpan};
 use crate::names::{self, NameOptions};
 use crate::nested::{NestedPlace, add_inner_hits};
+use crate::query::text_of;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
-use crate::scan_limit::{ScanProgress, SearchPace};
+use crate::scan_limit::{ScanProgress, SearchPace, duration_of};
 use crate::search_request::HitSearch;
 use crate::searched_form::SearchedForm;
 use crate::service::ElasticService;
@@ -387,6 +388,79 @@ pub(crate) fn query_alone(
     HitSearch::parse(&body, parameters, false)
 }
 
+/// Members of the header of a search in `_msearch` that are parameters of it.
+const HEAD_PARAMETERS: [&str; 12] = [
+    "allow_no_indices",
+    "allow_partial_search_results",
+    "ccs_minimize_roundtrips",
+    "expand_wildcards",
+    "ignore_throttled",
+    "ignore_unavailable",
+    "max_concurrent_shard_requests",
+    "pre_filter_shard_size",
+    "preference",
+    "request_cache",
+    "routing",
+    "search_type",
+];
+
+/// Parameters of a search with those of its header.
+///
+/// # Errors
+/// The header has a member that is unknown.
+fn parameters_of_head(
+    parameters: &ElasticParameters,
+    head: &Map<String, Value>,
+) -> Result<ElasticParameters, Error> {
+    let mut own = parameters.clone();
+    for (name, value) in head.iter().filter(|(name, _)| !["index", "type"].contains(&name.as_str())) {
+        if !HEAD_PARAMETERS.contains(&name.as_str()) {
+            return Err(Error::IllegalArgument(format!(
+                "key [{name}] is not supported in the metadata section"
+            )));
+        }
+        let text = match value {
+            Value::Null => continue,
+            Value::Array(_) => names_of(value).join(","),
+            other => text_of(other),
+        };
+        if !text.is_empty() {
+            own = own.with(name, &text);
+        }
+    }
+    Ok(own)
+}
+
+/// `_async_search`: a search that is complete when it is answered, so that it needs no id.
+///
+/// # Errors
+/// Those of [`search`], or the result is to be kept.
+pub(crate) fn async_search(
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
+    expression: &str,
+) -> Result<ReplyContent, Error> {
+    if parameters.flag("keep_on_completion")?.unwrap_or(false) {
+        return Err(Error::unsupported("a result that is kept (keep_on_completion=true)"));
+    }
+    for time in ["keep_alive", "wait_for_completion_timeout"].iter().filter_map(|name| parameters.get(name)) {
+        duration_of(time)?;
+    }
+    let began_ms = now_ms();
+    let response = search_body(service, &object_of(&request.body)?, parameters, expression)?;
+    let ended_ms = now_ms();
+    let mut answer = json!({
+        "is_partial": response["timed_out"],
+        "is_running": false,
+        "start_time_in_millis": began_ms,
+        "expiration_time_in_millis": ended_ms,
+        "completion_time_in_millis": ended_ms,
+    });
+    answer["response"] = response;
+    ReplyContent::ok(answer)
+}
+
 /// `_msearch`: several searches, each with its own result.
 pub(crate) fn multi_search(
     service: &ElasticService,
@@ -414,9 +488,8 @@ pub(crate) fn multi_search(
         }
         let named = head.get("index").map(names_of).unwrap_or_default().join(",");
         let expression = if named.is_empty() { index.unwrap_or_default() } else { &named };
-        let of_head = head.get("routing").map(names_of).unwrap_or_default().join(",");
-        let routed = (!of_head.is_empty()).then(|| parameters.with("routing", &of_head));
-        answers.push(match search_body(service, &body, routed.as_ref().unwrap_or(parameters), expression) {
+        let own = parameters_of_head(parameters, &head)?;
+        answers.push(match search_body(service, &body, &own, expression) {
             Ok(mut answer) => {
                 answer["status"] = 200.into();
                 answer

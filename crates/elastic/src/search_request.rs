@@ -66,6 +66,9 @@ const WITHOUT_EFFECT: [&str; 3] = ["stats", "preference", "batched_reduce_size"]
 /// Members of a body that are read elsewhere.
 const READ_ELSEWHERE: [&str; 4] = ["query", "timeout", "terminate_after", "allow_partial_search_results"];
 
+/// Members of a body that are not supported, and may be there if they ask for nothing.
+const ONLY_EMPTY: [&str; 5] = ["ext", "profile", "runtime_mappings", "script_fields", "suggest"];
+
 /// Setting with the number of fields from values that a search of an index may ask for.
 const DOC_FIELDS_LIMIT: &str = "index.max_docvalue_fields_search";
 
@@ -193,6 +196,13 @@ impl HitSearch {
                 },
             },
             "slice" => self.slice = Some(HitSlice::parse(value)?),
+            // Interfaces with people send them without anything in them.
+            absent if ONLY_EMPTY.contains(&absent) => {
+                let is_empty = value.as_object().is_some_and(Map::is_empty);
+                if !is_empty && !matches!(value, Value::Null | Value::Bool(false)) {
+                    return Err(Error::unsupported(&format!("[{absent}] in a search")));
+                }
+            }
             _ if self.form.member(name, value)? => {}
             known if WITHOUT_EFFECT.contains(&known) || READ_ELSEWHERE.contains(&known) => {}
             other => return Err(Error::unknown(&format!("unknown key [{other}] in a search"))),
@@ -216,6 +226,7 @@ impl HitSearch {
             sorted.try_for_each(|field| check_doc_values(mappings, field))?;
             self.order.iter().try_for_each(|order| order.check(mappings))?;
         }
+        self.order.iter().try_for_each(|order| order.check_mapped(indexes))?;
         self.check_window(indexes)?;
         self.check_rescoring(indexes)?;
         let asked = self.form.doc_fields.len() as u64;

@@ -30,6 +30,8 @@ struct HitOrderKey {
     /// Path of the nested objects whose values it has.
     nested: Option<String>,
     format: Option<String>,
+    /// True if no index has to have the field: its type is named.
+    may_be_unmapped: bool,
 }
 
 impl HitOrder {
@@ -71,6 +73,27 @@ impl HitOrder {
     /// One has a mode that its field has not, or nested objects that there are not.
     pub(crate) fn check(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
         self.keys.iter().try_for_each(|key| key.check(mappings))
+    }
+
+    /// Checks that one of the indexes has the field of each key. Indexes that lack it beside others have
+    /// documents without a value.
+    ///
+    /// # Errors
+    /// None has it, and the key has no `unmapped_type`.
+    pub(crate) fn check_mapped(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
+        let is_lacking = |key: &&HitOrderKey| {
+            !key.field.starts_with('_')
+                && !key.may_be_unmapped
+                && !indexes.is_empty()
+                && indexes.iter().all(|index| index.searched_at(&key.field).is_none())
+        };
+        match self.keys.iter().find(is_lacking) {
+            Some(key) => Err(Error::IllegalArgument(format!(
+                "No mapping found for [{0}] in order to sort on; name its [unmapped_type] if documents may lack it",
+                key.field
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Fields of documents that are its keys.
@@ -226,6 +249,7 @@ fn order_key(field: &str, options: &Map<String, Value>) -> Result<HitOrderKey, E
         mode,
         nested: options.get("nested").map(|nested| path_of_nested(field, nested)).transpose()?,
         format: options.get("format").map(text_of),
+        may_be_unmapped: options.contains_key("unmapped_type"),
     })
 }
 

@@ -62,8 +62,9 @@ pub(super) fn check(name: &str, kind: &str, options: &Map<String, Value>) -> Res
         "percentiles" | "percentile_ranks" | "percentiles_bucket" => {
             let wanted = if kind == "percentile_ranks" { "values" } else { "percents" };
             let list = options.get(wanted);
-            let is_list =
-                |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_number));
+            let is_list = |list: &Value| {
+                list.as_array().is_some_and(|list| list.iter().all(|one| number_of(one).is_some()))
+            };
             if list.is_some_and(|list| !is_list(list)) || list.is_none() && kind == "percentile_ranks" {
                 return refuse(format!("[{wanted}] must be an array of numbers in [{name}]"));
             }

@@ -64,7 +64,7 @@ pub(super) fn check(
         }
     }
     if kind == "moving_fn" {
-        let window = asked.options.get("window").and_then(Value::as_i64).unwrap_or(0);
+        let window = asked.options.get("window").and_then(whole_of).unwrap_or(0);
         if window <= 0 {
             return Err(Error::IllegalArgument("[window] must be a positive, non-zero integer.".to_owned()));
         }
@@ -95,6 +95,11 @@ pub(super) fn check(
         return Err(Error::Validation(vec![format!("No aggregation found for path [{path}]")]));
     }
     Ok(())
+}
+
+/// A whole number, or a text that is one.
+fn whole_of(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
 fn path_of(asked: &AskedAggregation) -> Option<&str> {
@@ -365,7 +370,7 @@ fn unit_ms(asked: &AskedAggregation) -> Result<Option<f64>, Error> {
 
 /// Result of a pipeline for each bucket: `None` for a bucket without one, `Some(None)` for one without value.
 fn results(asked: &AskedAggregation, figures: &[Option<f64>]) -> Result<Vec<Option<Option<f64>>>, Error> {
-    let number = |name: &str| asked.options.get(name).and_then(Value::as_i64);
+    let number = |name: &str| asked.options.get(name).and_then(whole_of);
     Ok(match asked.kind.as_str() {
         "cumulative_sum" => {
             let mut sum = 0.0;
@@ -488,7 +493,10 @@ fn sort(
             })
         })
     });
-    let count = |name: &str| asked.options.get(name).and_then(Value::as_u64).map(|count| count as usize);
+    let count = |name: &str| {
+        let count = asked.options.get(name).and_then(whole_of)?;
+        usize::try_from(count).ok()
+    };
     let sorted = keyed.into_iter().map(|(_, bucket)| bucket);
     *buckets = sorted.skip(count("from").unwrap_or(0)).take(count("size").unwrap_or(usize::MAX)).collect();
     Ok(())

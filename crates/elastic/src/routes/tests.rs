@@ -56,6 +56,7 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::NextPage
         | Do::ClearScrolls
         | Do::Search
+        | Do::AsyncSearch
         | Do::Count
         | Do::MultiSearch
         | Do::FieldCaps

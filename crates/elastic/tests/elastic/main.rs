@@ -7,6 +7,7 @@ mod answer_forms;
 mod answers;
 mod bulks;
 mod by_query;
+mod client_requests;
 mod deletions;
 mod dynamic_mapping;
 mod field_types;
