@@ -73,6 +73,7 @@ mod query;
 mod query_distance;
 mod query_functions;
 mod query_members;
+mod query_nearest;
 mod query_ranges;
 mod query_scope;
 mod query_terms;
@@ -109,6 +110,7 @@ mod unflushed;
 mod unread;
 mod update;
 mod validation;
+mod vector_similarity;
 mod version_order;
 mod writing;
 

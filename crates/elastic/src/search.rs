@@ -30,7 +30,7 @@ use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
 use crate::storage::{ChunkRow, StoredSource};
-use crate::{alias_scope, explanation, hit_form, lookups, scrolls};
+use crate::{alias_scope, explanation, hit_form, lookups, query_nearest, scrolls};
 
 /// A matching document.
 #[derive(Debug, Clone)]
@@ -329,7 +329,11 @@ fn search_body(
         }
     }
     let options = NameOptions::LENIENT.with(parameters)?;
-    alias_scope::restrict(&*service.catalog.read()?, expression, options, &indexes, &mut request)?;
+    let restrict = |request: &mut HitSearch| {
+        alias_scope::restrict(&*service.catalog.read()?, expression, options, &indexes, request)
+    };
+    query_nearest::choose_all(service, &indexes, &mut request, &restrict)?;
+    restrict(&mut request)?;
     request.check_limits(&indexes)?;
     if let Some(kept_ms) = scroll {
         return scrolls::open(service, indexes, request, kept_ms, began_ms);
@@ -358,7 +362,11 @@ pub(crate) fn count(
     let expression = &*with_dates(expression)?;
     let indexes = indexes_of(service, parameters, expression)?;
     let options = NameOptions::LENIENT.with(parameters)?;
-    alias_scope::restrict(&*service.catalog.read()?, expression, options, &indexes, &mut search)?;
+    let restrict = |search: &mut HitSearch| {
+        alias_scope::restrict(&*service.catalog.read()?, expression, options, &indexes, search)
+    };
+    query_nearest::choose_all(service, &indexes, &mut search, &restrict)?;
+    restrict(&mut search)?;
     let found = run(service, &indexes, &search)?.facts;
     let shards = found.shards;
     let mut answer = json!({

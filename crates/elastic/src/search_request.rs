@@ -13,6 +13,7 @@ use crate::hit_form::HitForm;
 use crate::kept_hits;
 use crate::mapping::check_doc_values;
 use crate::query::{self, SearchQuery};
+use crate::query_nearest;
 use crate::request::ElasticParameters;
 use crate::rescoring::HitRescoring;
 use crate::scan_limit::ScanLimit;
@@ -64,7 +65,8 @@ pub(crate) struct HitSearch {
 const WITHOUT_EFFECT: [&str; 3] = ["stats", "preference", "batched_reduce_size"];
 
 /// Members of a body that are read elsewhere.
-const READ_ELSEWHERE: [&str; 4] = ["query", "timeout", "terminate_after", "allow_partial_search_results"];
+const READ_ELSEWHERE: [&str; 5] =
+    ["knn", "query", "timeout", "terminate_after", "allow_partial_search_results"];
 
 /// Members of a body that are not supported, and may be there if they ask for nothing.
 const ONLY_EMPTY: [&str; 5] = ["ext", "profile", "runtime_mappings", "script_fields", "suggest"];
@@ -82,8 +84,14 @@ impl HitSearch {
         parameters: &ElasticParameters,
         is_scroll: bool,
     ) -> Result<Self, Error> {
+        let has_query = body.contains_key("query") || parameters.has("q");
+        let query = query::of_request(body, parameters)?;
+        let query = match body.get("knn") {
+            None => query,
+            Some(nearest) => query_nearest::beside(has_query.then_some(query), nearest)?,
+        };
         let mut request = HitSearch {
-            query: query::of_request(body, parameters)?,
+            query,
             post_filter: None,
             order: None,
             from: 0,

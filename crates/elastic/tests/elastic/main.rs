@@ -37,3 +37,4 @@ mod tables;
 mod templates;
 mod types;
 mod validation;
+mod vectors;
