@@ -69,6 +69,7 @@ mod parameters;
 mod partitions;
 mod patterns;
 mod placing;
+mod points_in_time;
 mod query;
 mod query_distance;
 mod query_functions;

@@ -79,6 +79,15 @@ const MULTI_SEARCH: &[&str] = &[
     "typed_keys",
 ];
 
+const POINT_IN_TIME: &[&str] = &[
+    "allow_partial_pit_creation",
+    "allow_partial_search_results",
+    "keep_alive",
+    "max_concurrent_shard_requests",
+    "preference",
+    "routing",
+];
+
 const SCROLL: &[&str] = &["rest_total_hits_as_int", "scroll", "scroll_id"];
 
 /// Writes of single documents and of bulks.
@@ -164,6 +173,7 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
     let is_read = ["GET", "HEAD"].contains(&request.method.as_str());
     Some(match (parts[at], parts.get(at + 1).copied()) {
         ("_search", Some("scroll")) => vec![SCROLL],
+        ("_search", Some("point_in_time")) | ("_pit", _) => vec![NAMES, POINT_IN_TIME],
         ("_search", _) => vec![SEARCH, NAMES, SHOWN, TEXT_QUERY],
         ("_async_search", _) => vec![SEARCH, NAMES, SHOWN, TEXT_QUERY, ASYNC_SEARCH],
         ("_count", _) => vec![COUNT, NAMES, TEXT_QUERY],

@@ -273,14 +273,15 @@ pub(crate) fn choose_all(
     request: &mut HitSearch,
     restrict: &dyn Fn(&mut HitSearch) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let (size, routing) = (request.size.max(1), request.routing.clone());
+    let (size, routing, seq_nos_end) =
+        (request.size.max(1), request.routing.clone(), request.seq_nos_end.clone());
     let (mut left, mut bytes) = (QUERIES_MAX, 0);
     let mut choose = |nearest: &mut NearestQuery| -> Result<(), Error> {
         left = left.checked_sub(1).ok_or_else(|| {
             Error::IllegalArgument(format!("a search may have {QUERIES_MAX} queries of the kind [knn]"))
         })?;
         let mut base = HitSearch::parse(&Map::new(), &ElasticParameters::default(), false)?;
-        (base.size, base.routing) = (size, routing.clone());
+        (base.size, base.routing, base.seq_nos_end) = (size, routing.clone(), seq_nos_end.clone());
         restrict(&mut base)?;
         nearest.choose(service, indexes, base)?;
         bytes += nearest.bytes();

@@ -12,12 +12,14 @@ use serde_json::json;
 use crate::Error;
 use crate::catalog::NamedKind;
 use crate::dated_names::with_dates;
+use crate::points_in_time::PointForm;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, segments_of};
 use crate::service::ElasticService;
 use crate::writing::WriteAction;
 use crate::{
     aliases, analysis, bulk, by_query, cat_tables, cluster_admin, cluster_health, deprecations, index_admin,
-    index_settings, lifecycle, otlp, rollover, scrolls, search, simulation, single, templates, validation,
+    index_settings, lifecycle, otlp, points_in_time, rollover, scrolls, search, simulation, single,
+    templates, validation,
 };
 
 /// Right that a request needs.
@@ -49,6 +51,9 @@ enum RouteOperation {
     MultiGet,
     NextPage,
     ClearScrolls,
+    OpenPoint(PointForm),
+    ClosePoints(PointForm),
+    ListPoints,
     Search,
     AsyncSearch,
     Count,
@@ -158,6 +163,11 @@ const ROUTES: &[ElasticRoute] = &[
     route("GET POST", "_search/scroll/NAME", Read, Do::NextPage),
     route("DELETE", "_search/scroll", Read, Do::ClearScrolls),
     route("DELETE", "_search/scroll/NAME", Read, Do::ClearScrolls),
+    route("POST", "INDEX/_pit", Read, Do::OpenPoint(PointForm::Elasticsearch)),
+    route("DELETE", "_pit", Read, Do::ClosePoints(PointForm::Elasticsearch)),
+    route("POST", "INDEX/_search/point_in_time", Read, Do::OpenPoint(PointForm::OpenSearch)),
+    route("DELETE", "_search/point_in_time", Read, Do::ClosePoints(PointForm::OpenSearch)),
+    route("GET DELETE", "_search/point_in_time/_all", Read, Do::ListPoints),
     route("GET POST", "_count", Read, Do::Count),
     route("GET POST", "INDEX/_count", Read, Do::Count),
     route("GET POST", "_msearch", Read, Do::MultiSearch),
@@ -439,6 +449,9 @@ pub(crate) fn dispatch(
         Do::BulkStream => Err(unknown(request)),
         Do::MultiGet => single::multi_get(service, request, parameters, one_index),
         Do::NextPage => scrolls::next(service, request, parameters, id),
+        Do::OpenPoint(form) => points_in_time::open(service, request, parameters, index, form),
+        Do::ClosePoints(form) => points_in_time::close(request, form),
+        Do::ListPoints => points_in_time::list(),
         Do::ClearScrolls => scrolls::clear(service, request, parameters, id),
         Do::Search => search::search(service, request, parameters, index),
         Do::AsyncSearch => search::async_search(service, request, parameters, index),

@@ -20,6 +20,7 @@ use crate::index_admin::shards_of;
 use crate::kept_hits::{self, HitStart, KeptHits, KeptSpan};
 use crate::names::{self, NameOptions};
 use crate::nested::{NestedPlace, add_inner_hits};
+use crate::points_in_time::PointInTime;
 use crate::query::text_of;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::{ScanProgress, SearchPace, duration_of};
@@ -125,7 +126,7 @@ pub(crate) fn run(
     };
     let (end, reach) = (request.from.saturating_add(request.size), request.reach());
     let span = KeptSpan { after, hits_max: reach, hits_min: reach, bytes_max: usize::MAX };
-    let mut found = run_span(service, indexes, request, span, None)?;
+    let mut found = run_span(service, indexes, request, span, request.seq_nos_end.as_deref())?;
     for rescoring in &request.rescoring {
         rescoring.apply(&mut found.hits)?;
     }
@@ -312,16 +313,24 @@ fn search_body(
     check_batch(parameters)?;
     let scroll = parameters.get("scroll").map(scrolls::kept_ms_of).transpose()?;
     let mut body = body.clone();
+    let point = PointInTime::take(&mut body, parameters, expression)?;
     lookups::resolve(service, &mut body)?;
     let mut request = HitSearch::parse(&body, parameters, scroll.is_some())?;
-    if scroll.is_none() && request.slice.is_some() {
+    if scroll.is_none() && point.is_none() && request.slice.is_some() {
         return Err(Error::IllegalArgument(
             "[slice] can only be used with [scroll] or [point-in-time] requests".to_owned(),
         ));
     }
     // The filters of aliases are those of the names as they are at one moment.
-    let expression = &*with_dates(expression)?;
-    let indexes = indexes_of(service, parameters, expression)?;
+    let expression = &*with_dates(point.as_ref().map_or(expression, PointInTime::expression))?;
+    let indexes = match &point {
+        Some(point) => {
+            let indexes = point.indexes(service)?;
+            point.restrict(&indexes, &mut request);
+            indexes
+        }
+        None => indexes_of(service, parameters, expression)?,
+    };
     for (name, _) in &mut request.boosts {
         *name = with_dates(name)?.into_owned();
         if !names::is_pattern(name) {
@@ -339,7 +348,11 @@ fn search_body(
         return scrolls::open(service, indexes, request, kept_ms, began_ms);
     }
     let found = run(service, &indexes, &request)?;
-    answer(&request, &found.facts, &found.hits, began_ms, &service.answer_memory)
+    let mut answer = answer(&request, &found.facts, &found.hits, began_ms, &service.answer_memory)?;
+    if let Some(point) = &point {
+        answer["pit_id"] = point.shown_id();
+    }
+    Ok(answer)
 }
 
 fn check_batch(parameters: &ElasticParameters) -> Result<(), Error> {

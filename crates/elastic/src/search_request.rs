@@ -49,6 +49,8 @@ pub(crate) struct HitSearch {
     /// True if hits show how they were scored.
     pub(crate) explains: bool,
     pub(crate) slice: Option<HitSlice>,
+    /// Sequence number of the first write that does not count, for each index, at a point in time.
+    pub(crate) seq_nos_end: Option<Vec<i64>>,
     /// True for the pages of a scroll.
     is_scroll: bool,
     pub(crate) minimum_score: Option<f64>,
@@ -103,6 +105,7 @@ impl HitSearch {
             routing: parameters.list("routing"),
             alias_routing: BTreeMap::new(),
             slice: None,
+            seq_nos_end: None,
             is_scroll,
             collapse: None,
             rescoring: Vec::new(),

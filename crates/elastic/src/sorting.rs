@@ -194,6 +194,19 @@ impl HitOrder {
         })
     }
 
+    /// The order with keys in which no two hits are equal, as far as these do it: the place in an index, and
+    /// the index if there are several.
+    pub(crate) fn with_ties(mut self, are_several: bool) -> Self {
+        let last = self.keys.last().map(|key| key.field.as_str());
+        if !matches!(last, Some("_doc" | "_shard_doc")) {
+            self.keys.push(HitOrderKey::ascending("_shard_doc"));
+        }
+        if are_several {
+            self.keys.push(HitOrderKey::ascending("_index"));
+        }
+        self
+    }
+
     /// Keys of `search_after`.
     ///
     /// # Errors
@@ -276,6 +289,18 @@ fn path_of_nested(field: &str, nested: &Value) -> Result<String, Error> {
 }
 
 impl HitOrderKey {
+    fn ascending(field: &str) -> Self {
+        HitOrderKey {
+            field: field.to_owned(),
+            is_descending: false,
+            missing: None,
+            mode: SortMode::Least,
+            nested: None,
+            format: None,
+            may_be_unmapped: false,
+        }
+    }
+
     /// Checks that a field has numbers if its values are computed, and that nested objects are there.
     fn check(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
         let type_at = |path: &str| field_at(mappings, path).map(|(definition, _)| type_of(definition));

@@ -55,6 +55,9 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::MultiGet
         | Do::NextPage
         | Do::ClearScrolls
+        | Do::OpenPoint(_)
+        | Do::ClosePoints(_)
+        | Do::ListPoints
         | Do::Search
         | Do::AsyncSearch
         | Do::Count

@@ -21,6 +21,7 @@ mod logs;
 mod mapping_parameters;
 mod mappings;
 mod otlp;
+mod points_in_time;
 mod protobuf;
 mod query_options;
 mod rescoring;
