@@ -4,6 +4,7 @@
 //! divides its documents and runs what is asked inside on each part. Pipelines run last, on finished buckets.
 
 mod automatic;
+mod bucket_formulas;
 mod bucket_hits;
 mod composite;
 mod filters;

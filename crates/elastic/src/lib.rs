@@ -44,6 +44,7 @@ mod evaluation;
 mod explanation;
 mod fields;
 mod filter_path;
+mod formulas;
 mod highlighting;
 mod hit_form;
 mod hit_scan;

@@ -139,6 +139,8 @@ pub(super) const OPTIONS: &[(&str, &[&str])] = &[
     ("serial_diff", &["buckets_path", "gap_policy", "format", "lag"]),
     ("moving_fn", &["buckets_path", "gap_policy", "format", "window", "shift", "script"]),
     ("bucket_sort", &["sort", "from", "size", "gap_policy"]),
+    ("bucket_script", &["buckets_path", "script", "gap_policy", "format"]),
+    ("bucket_selector", &["buckets_path", "script", "gap_policy"]),
     ("avg_bucket", &["buckets_path", "gap_policy", "format"]),
     ("sum_bucket", &["buckets_path", "gap_policy", "format"]),
     ("min_bucket", &["buckets_path", "gap_policy", "format"]),

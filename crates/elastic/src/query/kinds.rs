@@ -62,7 +62,7 @@ pub(super) fn parse(kind: &str, body: &Value, scope: ParseScope<'_>) -> Result<S
         "bool" => bool_query(&members()?, scope),
         "constant_score" => constant_score(&members()?, scope),
         "dis_max" => best(&members()?, scope),
-        "function_score" | "boosting" => {
+        "function_score" | "boosting" | "script_score" => {
             Ok(SearchQuery::Functions(Box::new(FunctionQuery::parse(kind, &members()?, scope)?)))
         }
         "query_string" | "simple_query_string" => query_text::of_members(kind, &members()?),

@@ -12,6 +12,7 @@ mod deletions;
 mod dynamic_mapping;
 mod field_types;
 mod first_writes;
+mod formulas;
 mod function_scores;
 mod highlighting;
 mod intervals;
