@@ -199,7 +199,7 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
         ("_block", _) => vec![NAMES, ADMIN],
         ("_rollover", _) => vec![ADMIN, &["dry_run"]],
         ("_alias" | "_aliases" | "_data_stream", _) => vec![NAMES, ADMIN],
-        ("_index_template" | "_component_template" | "_template" | "_ingest", _) => {
+        ("_index_template" | "_component_template" | "_template" | "_ingest" | "_ilm", _) => {
             vec![ADMIN, SETTINGS, &["cause", "create", "order", "summary"]]
         }
         ("_cluster", Some("health")) => vec![NAMES, ADMIN, HEALTH],

@@ -30,7 +30,6 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::DeleteAlias
         | Do::PutNamed(_)
         | Do::DeleteNamed(_)
-        | Do::ChangePolicy
         | Do::PutStream
         | Do::DeleteStream
         | Do::PutLifecycle
@@ -73,7 +72,6 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::GetSettings
         | Do::GetAliases
         | Do::GetNamed(_)
-        | Do::GetPolicies
         | Do::GetStreams
         | Do::ExplainLifecycle
         | Do::GetIndex

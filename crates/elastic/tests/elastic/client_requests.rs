@@ -182,3 +182,50 @@ fn options_of_aggregations_may_be_numbers_in_texts() {
     let wrong = r#"{"aggs":{"p":{"percentiles":{"field":"n","percents":["most"]}}}}"#;
     assert_eq!(service.ask("POST /a/_search", wrong).0, 400);
 }
+
+#[test]
+fn the_age_of_deletion_of_a_policy_is_that_of_data_streams_with_it() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    let policy = |age: &str| {
+        json!({ "policy": { "phases": {
+            "hot": { "actions": { "rollover": { "max_age": "30d", "max_primary_shard_size": "50gb" } } },
+            "delete": { "min_age": age, "actions": { "delete": {} } },
+        } } })
+    };
+    let warnings = service.warnings("PUT /_ilm/policy/week", &policy("7d").to_string());
+    assert!(warnings.iter().any(|warning| warning.contains("the age of deletion")), "{warnings:?}");
+    service.get("PUT /_ilm/policy/beat", r#"{"policy":{"phases":{"hot":{"actions":{}}}}}"#);
+    let kept = &service.get("GET /_ilm/policy/week", "")["week"];
+    assert_eq!((&kept["policy"], &kept["version"]), (&policy("7d")["policy"], &json!(1)));
+    let named = service.get("GET /_ilm/policy", "");
+    let named = named.as_object().expect("policies").keys().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(named.len(), 2, "{named:?}");
+    for (stream, policy, own, expected) in [
+        ("logs-week", "week", json!({}), json!("7d")),
+        ("logs-own", "week", json!({ "lifecycle": { "data_retention": "2d" } }), json!("2d")),
+        ("logs-beat", "beat", json!({}), Value::Null),
+        ("logs-none", "none", json!({}), Value::Null),
+    ] {
+        let mut parts = json!({ "settings": { "index": { "lifecycle": { "name": policy } } } });
+        for (name, part) in own.as_object().expect("an object") {
+            parts[name] = part.clone();
+        }
+        let template = json!({ "index_patterns": [stream], "data_stream": {}, "template": parts });
+        service.get(&format!("PUT /_index_template/{stream}"), &template.to_string());
+        service.get(&format!("PUT /_data_stream/{stream}"), "");
+        let shown = &service.get(&format!("GET /_data_stream/{stream}"), "")["data_streams"][0];
+        assert_eq!(shown["lifecycle"]["data_retention"], expected, "{shown}");
+    }
+    for (request, body, status) in [
+        ("PUT /_ilm/policy/p", json!({}), 400),
+        ("PUT /_ilm/policy/p", json!({ "policy": {} }), 400),
+        ("PUT /_ilm/policy/p", policy("soon"), 400),
+        ("GET /_ilm/policy/p", json!({}), 404),
+        ("DELETE /_ilm/policy/p", json!({}), 404),
+        ("DELETE /_ilm/policy/week", json!({}), 200),
+        ("GET /_ilm/policy/week", json!({}), 404),
+    ] {
+        assert_eq!(service.ask(request, &body.to_string()).0, status, "{request} {body}");
+    }
+}
