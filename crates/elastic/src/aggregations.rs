@@ -178,6 +178,8 @@ impl AskedAggregation {
 #[derive(Clone)]
 pub(crate) struct AggregationScope<'s> {
     pub(crate) indexes: &'s [OpenIndex],
+    /// Query of the search, whose words are shown in hits.
+    pub(crate) query: &'s SearchQuery,
     pub(crate) matching: &'s [&'s SearchHit],
     /// All documents of the indexes, if an aggregation reads them.
     pub(crate) everything: &'s [&'s SearchHit],
@@ -368,7 +370,7 @@ impl<'a> BucketAggregation<'a> {
             }
             "top_hits" => {
                 let hits = self.chosen(|_| Ok(true))?;
-                let hits = self.top_hits()?.of(&hits, self.scope.total_as_number);
+                let hits = self.top_hits()?.of(&hits, self.scope.total_as_number, self.scope.query);
                 Ok(("top_hits", json!({ "hits": hits })))
             }
             _ => self.metric(),

@@ -150,6 +150,7 @@ pub(crate) fn run_span(
     let pace = SearchPace::begin(&request.limit, &service.gone);
     let scope = AggregationScope {
         indexes,
+        query: &request.query,
         matching: &[],
         everything: &[],
         names_types: request.form.names_parts,

@@ -235,7 +235,7 @@ impl HitSearch {
             self.form.check_formats(mappings)?;
             let mut sorted = self.order.iter().flat_map(HitOrder::fields);
             sorted.try_for_each(|field| check_doc_values(mappings, field))?;
-            self.order.iter().try_for_each(|order| order.check(mappings))?;
+            self.order.iter().try_for_each(|order| order.check(index))?;
         }
         self.order.iter().try_for_each(|order| order.check_mapped(indexes))?;
         self.check_window(indexes)?;

@@ -80,7 +80,8 @@ impl BucketTopHits {
             let _ = scope.pace.next()?;
             read_whole(from_mut(hit), memory)?;
         }
-        let mut shown = page.of(&reached.iter().collect::<Vec<_>>(), total_as_number);
+        let hits: Vec<&SearchHit> = reached.iter().collect();
+        let mut shown = page.of(&hits, total_as_number, scope.query);
         let all = self.documents;
         shown["total"] = if total_as_number { json!(all) } else { json!({ "value": all, "relation": "eq" }) };
         if !shown["max_score"].is_null() {

@@ -132,6 +132,7 @@ pub(super) const OPTIONS: &[(&str, &[&str])] = &[
             "fields",
             "stored_fields",
             "track_scores",
+            "highlight",
         ],
     ),
     ("derivative", &["buckets_path", "gap_policy", "format", "unit"]),

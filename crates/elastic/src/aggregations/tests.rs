@@ -76,6 +76,7 @@ fn scope<'s>(
 ) -> AggregationScope<'s> {
     AggregationScope {
         indexes,
+        query: &SearchQuery::All,
         matching: hits,
         everything: hits,
         names_types: false,
