@@ -135,6 +135,7 @@ pub(super) const OPTIONS: &[(&str, &[&str])] = &[
             "highlight",
         ],
     ),
+    ("top_metrics", &["metrics", "size", "sort"]),
     ("derivative", &["buckets_path", "gap_policy", "format", "unit"]),
     ("cumulative_sum", &["buckets_path", "format"]),
     ("serial_diff", &["buckets_path", "gap_policy", "format", "lag"]),

@@ -127,6 +127,7 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
         ("composite", json!({ "sources": [{ "t": { "terms": { "field": "t" } } }] })),
         ("weighted_avg", json!({ "value": { "field": "n" }, "weight": { "field": "n" } })),
         ("top_hits", json!({})),
+        ("top_metrics", json!({ "metrics": { "field": "n" }, "sort": "n" })),
     ];
     let asked: Vec<(&str, Value)> = figures.chain(others).collect();
     for (kind, _) in options::OPTIONS {
@@ -153,7 +154,7 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
         let run = |pace: &SearchPace<'_>| run_over(&hits, pace);
         let mut fields = ReadFields::NONE;
         fields.add_aggregations(&indexes[0].entry.mappings, &asked);
-        let reads_all = ["nested", "top_hits"].contains(&kind);
+        let reads_all = ["nested", "top_hits", "top_metrics"].contains(&kind);
         assert_eq!(fields == ReadFields::All, reads_all, "{kind}");
         let document = hit.stored.source.members(&fields).expect("a document");
         let by_fields = SearchHit { document, ..hit.clone() };

@@ -229,3 +229,57 @@ fn the_age_of_deletion_of_a_policy_is_that_of_data_streams_with_it() {
         assert_eq!(service.ask(request, &body.to_string()).0, status, "{request} {body}");
     }
 }
+
+#[test]
+fn values_of_the_first_documents_of_a_bucket_are_shown() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get(
+        "PUT /a",
+        r#"{"mappings":{"properties":{"k":{"type":"keyword"},"n":{"type":"long"},"d":{"type":"date"}}}}"#,
+    );
+    for (id, document) in [
+        ("1", r#"{"k":"x","n":1,"d":"2024-01-01"}"#),
+        ("2", r#"{"k":"x","n":7,"d":"2024-01-03"}"#),
+        ("3", r#"{"k":"y","d":"2024-01-02"}"#),
+    ] {
+        service.get(&format!("PUT /a/_doc/{id}"), document);
+    }
+    for (options, expected) in [
+        (
+            r#"{"metrics":[{"field":"n"}],"size":"1","sort":[{"d":"desc"}]}"#,
+            json!([
+                [{ "sort": [1_704_240_000_000_i64], "metrics": { "n": 7 } }],
+                [{ "sort": [1_704_153_600_000_i64], "metrics": { "n": null } }],
+            ]),
+        ),
+        (
+            r#"{"metrics":{"field":"k"},"size":2,"sort":{"n":"asc"}}"#,
+            json!([
+                [
+                    { "sort": [1], "metrics": { "k": "x" } },
+                    { "sort": [7], "metrics": { "k": "x" } },
+                ],
+                [{ "sort": [null], "metrics": { "k": "y" } }],
+            ]),
+        ),
+    ] {
+        let body = format!(
+            r#"{{"size":0,"aggs":{{"k":{{"terms":{{"field":"k","order":{{"_key":"asc"}}}},"aggs":{{"t":{{"top_metrics":{options}}}}}}}}}}}"#
+        );
+        let answer = service.get("POST /a/_search?typed_keys=true", &body);
+        let buckets = answer["aggregations"]["sterms#k"]["buckets"].as_array().expect("buckets").iter();
+        let tops: Vec<Value> = buckets.map(|bucket| bucket["top_metrics#t"]["top"].clone()).collect();
+        assert_eq!(json!(tops), expected, "{options}: {answer}");
+    }
+    for options in [
+        r#"{"metrics":{"field":"n"}}"#,
+        r#"{"sort":"n"}"#,
+        r#"{"metrics":[{"name":"n"}],"sort":"n"}"#,
+        r#"{"metrics":{"field":"n"},"sort":"n","size":101}"#,
+        r#"{"metrics":{"field":"n"},"sort":"n","size":"many"}"#,
+    ] {
+        let body = format!(r#"{{"aggs":{{"t":{{"top_metrics":{options}}}}}}}"#);
+        assert_eq!(service.ask("POST /a/_search", &body).0, 400, "{options}");
+    }
+}
