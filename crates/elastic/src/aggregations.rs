@@ -4,6 +4,7 @@
 //! divides its documents and runs what is asked inside on each part. Pipelines run last, on finished buckets.
 
 mod automatic;
+mod bucket_formulas;
 mod bucket_hits;
 mod composite;
 mod filters;
@@ -187,6 +188,8 @@ impl RequestedAggregation {
 #[derive(Clone)]
 pub(crate) struct AggregationScope<'s> {
     pub(crate) indexes: &'s [OpenIndex],
+    /// Query of the search, whose words are shown in hits.
+    pub(crate) query: &'s SearchQuery,
     pub(crate) matching: &'s [&'s SearchHit],
     /// All documents of the indexes, if an aggregation reads them.
     pub(crate) everything: &'s [&'s SearchHit],
@@ -394,10 +397,10 @@ impl<'a> BucketAggregation<'a> {
                 best.truncate(self.count_of("shard_size", 100)?);
                 self.single("sampler", &best)
             }
-            "top_hits" => {
+            "top_hits" | "top_metrics" => {
                 let hits = self.chosen(|_| Ok(true))?;
-                let hits = self.top_hits()?.of(&hits, self.scope.total_as_number);
-                Ok(("top_hits", json!({ "hits": hits })))
+                let page = self.top_hits()?.of(&hits, self.scope.total_as_number, self.scope.query);
+                Ok(self.top_answer(page))
             }
             _ => self.metric(),
         }
@@ -405,7 +408,10 @@ impl<'a> BucketAggregation<'a> {
 
     /// Page of the first hits of a bucket.
     fn top_hits(&self) -> Result<InnerHits, Error> {
-        let inner = InnerHits::parse(&self.asked.options)?;
+        let inner = match self.asked.kind.as_str() {
+            "top_metrics" => InnerHits::parse(&bucket_hits::page_of_metrics(&self.asked.options))?,
+            _ => InnerHits::parse(&self.asked.options)?,
+        };
         match inner.reach() > TOP_HITS_MAX {
             true => Err(Error::IllegalArgument(format!(
                 "Top hits result window is too large, the top hits aggregator [{}]'s from + size must be less than or equal to: \
@@ -414,6 +420,14 @@ impl<'a> BucketAggregation<'a> {
                 inner.reach()
             ))),
             false => Ok(inner),
+        }
+    }
+
+    /// Answer with the first hits of a bucket, or with some values of them.
+    fn top_answer(&self, page: Value) -> (&'static str, Value) {
+        match self.asked.kind.as_str() {
+            "top_metrics" => ("top_metrics", bucket_hits::metrics_of(&self.asked.options, &page)),
+            _ => ("top_hits", json!({ "hits": page })),
         }
     }
 

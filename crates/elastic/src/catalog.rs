@@ -196,16 +196,19 @@ pub(crate) enum NamedKind {
     ClusterSettings,
     /// Aliases of a document type.
     TypeAliases,
+    /// Lifecycle policy, of which the time of deletion counts.
+    LifecyclePolicy,
 }
 
 impl NamedKind {
-    const ALL: [NamedKind; 6] = [
+    const ALL: [NamedKind; 7] = [
         NamedKind::IndexTemplate,
         NamedKind::ComponentTemplate,
         NamedKind::LegacyTemplate,
         NamedKind::Pipeline,
         NamedKind::ClusterSettings,
         NamedKind::TypeAliases,
+        NamedKind::LifecyclePolicy,
     ];
 
     /// Beginning of the names of its documents.
@@ -217,6 +220,7 @@ impl NamedKind {
             NamedKind::Pipeline => "pipeline/",
             NamedKind::ClusterSettings => "cluster_settings/",
             NamedKind::TypeAliases => "type_aliases/",
+            NamedKind::LifecyclePolicy => "lifecycle_policy/",
         }
     }
 }

@@ -6,9 +6,10 @@ use crate::Error;
 use crate::aggregations::BUCKETS_MAX;
 use crate::auto_creation::{AUTO_CREATE, AutoCreation};
 use crate::catalog::{CatalogEntries, NamedKind, OpenIndex};
+use crate::fields::names_of;
 use crate::index_settings::nested;
 use crate::kept_hits::take_answer;
-use crate::mapping::{all_fields, is_kept, is_object, type_of};
+use crate::mapping::{all_fields, field_at, is_kept, is_object, type_of};
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
 use crate::query;
@@ -140,6 +141,57 @@ pub(crate) fn put_settings(
     ReplyContent::ok(answer)
 }
 
+/// Choice of the fields that `_field_caps` shows.
+struct ShownFields {
+    patterns: Vec<String>,
+    types: Option<Vec<String>>,
+    filters: Vec<String>,
+}
+
+impl ShownFields {
+    /// Reads the choice of a request.
+    ///
+    /// # Errors
+    /// It has a filter that is unknown.
+    fn parse(parameters: &ElasticParameters, body: &Map<String, Value>) -> Result<Self, Error> {
+        const FILTERS: [&str; 5] = ["metadata", "-metadata", "-parent", "-nested", "-multifield"];
+        // A plus sign in a URI may have become a space.
+        let sign = |filter: String| filter.trim_start_matches(['+', ' ']).to_owned();
+        let filters: Vec<String> =
+            parameters.list("filters").unwrap_or_default().into_iter().map(sign).collect();
+        if let Some(unknown) = filters.iter().find(|filter| !FILTERS.contains(&filter.as_str())) {
+            return Err(Error::IllegalArgument(format!(
+                "unknown [filters] of fields: [{unknown}]; write {}",
+                FILTERS.join(", ")
+            )));
+        }
+        // It changes only which fields without values are shown.
+        parameters.flag("include_empty_fields")?;
+        let of_body = body.get("fields").map(names_of).filter(|names| !names.is_empty());
+        let patterns = parameters.list("fields").or(of_body).unwrap_or_else(|| vec!["*".to_owned()]);
+        Ok(ShownFields { patterns, types: parameters.list("types"), filters })
+    }
+
+    /// True if it shows a field of a type.
+    fn has(&self, mappings: &Map<String, Value>, path: &str, kind: &str) -> bool {
+        let around = move || {
+            let paths = path.match_indices('.').map(move |(at, _)| &path[..at]);
+            paths.filter_map(move |path| field_at(mappings, path)).map(|(field, _)| type_of(field))
+        };
+        let passes = |filter: &String| match filter.as_str() {
+            // No field here is one of all documents.
+            "metadata" => false,
+            "-parent" => !is_object(kind),
+            "-nested" => kind != "nested" && around().all(|kind| kind != "nested"),
+            "-multifield" => around().all(is_object),
+            _ => true,
+        };
+        self.patterns.iter().any(|pattern| glob(pattern, path))
+            && self.types.as_ref().is_none_or(|types| types.iter().any(|wanted| wanted == kind))
+            && self.filters.iter().all(passes)
+    }
+}
+
 /// `_field_caps`: types of fields over indexes.
 pub(crate) fn field_caps(
     service: &ElasticService,
@@ -148,19 +200,28 @@ pub(crate) fn field_caps(
     expression: &str,
 ) -> Result<ReplyContent, Error> {
     let options = NameOptions::LENIENT.with(parameters)?;
+    let body = object_of(&request.body)?;
+    let is_known = |(name, value): &(&String, &Value)| match name.as_str() {
+        "fields" | "index_filter" => true,
+        "runtime_mappings" => value.as_object().is_some_and(Map::is_empty),
+        _ => false,
+    };
+    if let Some((unknown, _)) = body.iter().find(|member| !is_known(member)) {
+        return Err(Error::unsupported(&format!("[{unknown}] in a request for the types of fields")));
+    }
+    let shown = ShownFields::parse(parameters, &body)?;
     let indexes = names::resolve(&*service.catalog.read()?, expression, options)?;
-    let indexes = filtered(service, indexes, &object_of(&request.body)?)?;
+    let indexes = filtered(service, indexes, &body)?;
     let indexes: Vec<OpenIndex> =
         indexes.into_iter().map(|index| index.with_observed(&service.node)).collect::<Result<_, Error>>()?;
     let has_unmapped = parameters.flag("include_unmapped")?.unwrap_or(false);
-    let patterns = parameters.list("fields").unwrap_or_else(|| vec!["*".to_owned()]);
     let mut fields: Map<String, Value> = Map::new();
     for index in &indexes {
         for (path, field) in all_fields(&index.entry.mappings) {
-            if !patterns.iter().any(|pattern| glob(pattern, &path)) {
+            let kind = type_of(field);
+            if !shown.has(&index.entry.mappings, &path, kind) {
                 continue;
             }
-            let kind = type_of(field);
             let is_leaf = !is_object(kind) && !is_kept(kind);
             let can = |name: &str| is_leaf && field.get(name) != Some(&Value::Bool(false));
             let is_aggregatable = can("doc_values") && kind != "text" && kind != "match_only_text";
@@ -190,7 +251,7 @@ pub(crate) fn field_caps(
         let Value::Object(kinds) = of_path else { continue };
         kinds.values_mut().filter_map(Value::as_object_mut).for_each(summarize);
         if has_unmapped {
-            let lacks = |index: &&OpenIndex| crate::mapping::field_at(&index.entry.mappings, path).is_none();
+            let lacks = |index: &&OpenIndex| field_at(&index.entry.mappings, path).is_none();
             let lacking: Vec<&str> =
                 indexes.iter().filter(lacks).map(|index| index.entry.name.as_str()).collect();
             if !lacking.is_empty() {

@@ -148,7 +148,7 @@ impl HitCollapse {
             head.collapsed = Some((self.field.clone(), key));
             if at < shown {
                 for page in &self.inner {
-                    let hits = page.of(&group, count, request.form.total_as_number)?;
+                    let hits = page.of(&group, count, request)?;
                     take(memory, page.name.len() + bytes_inside(&hits))?;
                     head.inner.insert(page.name.clone(), json!({ "hits": hits }));
                 }
@@ -184,10 +184,14 @@ impl CollapsedPage {
     }
 
     /// The page of some hits that share a value: all that it reaches.
-    fn of(&self, group: &[SearchHit], count: CollapsedCount, total_as_number: bool) -> Result<Value, Error> {
+    fn of(&self, group: &[SearchHit], count: CollapsedCount, request: &HitSearch) -> Result<Value, Error> {
+        let total_as_number = request.form.total_as_number;
+        let page = |hits: &[SearchHit]| {
+            self.hits.of(&hits.iter().collect::<Vec<_>>(), total_as_number, &request.query)
+        };
         let mut shown = match &self.field {
             None => {
-                let mut shown = self.hits.of(&group.iter().collect::<Vec<_>>(), total_as_number);
+                let mut shown = page(group);
                 if !shown["max_score"].is_null() {
                     shown["max_score"] = json!(count.best);
                 }
@@ -200,7 +204,7 @@ impl CollapsedPage {
                         heads.push(SearchHit { collapsed: Some((field.clone(), key)), ..first });
                     }
                 }
-                self.hits.of(&heads.iter().collect::<Vec<_>>(), total_as_number)
+                page(&heads)
             }
         };
         let all = count.hits;

@@ -126,6 +126,7 @@ impl SearchedDocument<'_> {
             }
             SearchQuery::Intervals { field, source } => self.score_intervals(field, source),
             SearchQuery::Distance(query) => self.score_distance(query),
+            SearchQuery::Nearest(query) => self.score_nearest(query),
             SearchQuery::Nested(nested) => self.score_nested(nested),
             SearchQuery::Bool(query) => self.score_bool(query, names),
             SearchQuery::Best { queries, tie_breaker } => {

@@ -44,6 +44,7 @@ fn of_part(document: &SearchedDocument<'_>, query: &SearchQuery) -> Result<Optio
         SearchQuery::Fuzzy { field, .. } => of_field("fuzzy", field),
         SearchQuery::Intervals { field, .. } => of_field("intervals, by their number and length,", field),
         SearchQuery::Distance(query) => of_field("distance of dates", &query.field),
+        SearchQuery::Nearest(query) => of_field("similarity of vectors", &query.field),
         SearchQuery::Nested(nested) => of_field("nested objects", &nested.path),
         SearchQuery::Bool(query) => ("sum of:".to_owned(), query.must.iter().chain(&query.should).collect()),
         SearchQuery::Best { queries, tie_breaker } => {

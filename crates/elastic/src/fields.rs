@@ -8,9 +8,14 @@ use crate::unread::unread_text;
 
 /// Calls `visit` with each value at a path, those in arrays one by one. Names may themselves have dots.
 pub(crate) fn each_at<'d>(document: &'d Map<String, Value>, path: &str, visit: &mut impl FnMut(&'d Value)) {
+    whole_at(document, path, &mut |value| each_in(value, visit));
+}
+
+/// Calls `visit` with the value of each member at a path, which may be an array.
+pub(crate) fn whole_at<'d>(document: &'d Map<String, Value>, path: &str, visit: &mut impl FnMut(&'d Value)) {
     for (name, value) in document {
         if name == path {
-            each_in(value, visit);
+            visit(value);
         } else if let Some(rest) = path.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('.')) {
             below(value, rest, visit);
         }
@@ -19,7 +24,7 @@ pub(crate) fn each_at<'d>(document: &'d Map<String, Value>, path: &str, visit: &
 
 fn below<'d>(value: &'d Value, path: &str, visit: &mut impl FnMut(&'d Value)) {
     match value {
-        Value::Object(members) => each_at(members, path, visit),
+        Value::Object(members) => whole_at(members, path, visit),
         Value::Array(elements) => elements.iter().for_each(|element| below(element, path, visit)),
         _ => {}
     }

@@ -6,8 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::fields::{all_at, names_of};
+use crate::highlighting::HitHighlighting;
 use crate::ignored::ignored;
 use crate::mapping::{field_at, type_of};
+use crate::query::SearchQuery;
 use crate::request::ElasticParameters;
 use crate::search::SearchHit;
 use crate::shown_fields::{self, RequestedField};
@@ -223,6 +225,7 @@ pub(crate) struct InnerHits {
     order: Option<HitOrder>,
     tracks_scores: bool,
     form: HitForm,
+    highlighting: Option<HitHighlighting>,
 }
 
 impl InnerHits {
@@ -231,8 +234,14 @@ impl InnerHits {
     /// # Errors
     /// One is malformed or unknown.
     pub(crate) fn parse(members: &Map<String, Value>) -> Result<Self, Error> {
-        let mut page =
-            InnerHits { from: 0, size: 3, order: None, tracks_scores: false, form: HitForm::default() };
+        let mut page = InnerHits {
+            from: 0,
+            size: 3,
+            order: None,
+            tracks_scores: false,
+            form: HitForm::default(),
+            highlighting: None,
+        };
         for (name, value) in members {
             let number = || {
                 value.as_u64().map(|number| number as usize).ok_or_else(|| {
@@ -245,6 +254,14 @@ impl InnerHits {
                 "sort" => page.order = HitOrder::parse(value)?,
                 "name" | "ignore_unmapped" => {}
                 "track_scores" => page.tracks_scores = *value == Value::Bool(true),
+                "highlight" => {
+                    let highlighting = HitHighlighting::parse(value)?;
+                    if highlighting.pattern_bytes() > 0 {
+                        // The memory of the search counts those of its own parts.
+                        return Err(Error::unsupported("a [regexp] in [highlight_query] of a page of hits"));
+                    }
+                    page.highlighting = Some(highlighting);
+                }
                 _ if page.form.member(name, value)? => {}
                 other => return Err(Error::unknown(&format!("unknown key [{other}] in a page of hits"))),
             }
@@ -293,8 +310,8 @@ impl InnerHits {
         hits
     }
 
-    /// The page of some hits.
-    pub(crate) fn of(&self, hits: &[&SearchHit], total_as_number: bool) -> Value {
+    /// The page of some hits, which `query` has found.
+    pub(crate) fn of(&self, hits: &[&SearchHit], total_as_number: bool, query: &SearchQuery) -> Value {
         let total = match total_as_number {
             true => json!(hits.len()),
             false => json!({ "value": hits.len(), "relation": "eq" }),
@@ -312,9 +329,14 @@ impl InnerHits {
         });
         let has_scores = self.tracks_scores || self.order.as_ref().is_none_or(HitOrder::is_by_score);
         let best = hits.iter().map(|hit| hit.score).reduce(f64::max).filter(|_| has_scores);
+        let mut highlighter = self.highlighting.as_ref().map(|asked| asked.highlighter(query));
         let page = keyed.into_iter().skip(self.from).take(self.size).map(|(keys, hit)| {
             let hit = SearchHit { sort: keys, ..hit.clone() };
-            self.form.object(&hit, has_scores)
+            let mut object = self.form.object(&hit, has_scores);
+            if let Some(highlighted) = highlighter.as_mut().and_then(|highlighter| highlighter.of(&hit)) {
+                object["highlight"] = highlighted;
+            }
+            object
         });
         let page: Vec<Value> = page.collect();
         json!({ "total": total, "max_score": best, "hits": page })

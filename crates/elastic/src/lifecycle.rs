@@ -50,6 +50,13 @@ impl StreamLifecycle {
         Ok(parsed)
     }
 
+    /// The lifecycle of the data streams of a policy; `None` if it deletes nothing.
+    pub(crate) fn of_policy(policy: &Value) -> Option<Self> {
+        let age = deletion_age(policy.get("policy")?)?;
+        let retention = duration_of(age).ok().flatten().filter(|time| !time.is_zero());
+        retention.map(|_| StreamLifecycle { enabled: true, data_retention: Some(age.to_owned()) })
+    }
+
     /// Time in milliseconds for which documents are kept; `None`: for good.
     fn retention_ms(&self) -> Option<u64> {
         let text = self.data_retention.as_deref().filter(|_| self.enabled)?;
@@ -66,6 +73,30 @@ impl StreamLifecycle {
         }
         object
     }
+}
+
+/// Age at which a policy deletes indexes.
+fn deletion_age(policy: &Value) -> Option<&str> {
+    policy.get("phases")?.get("delete")?.get("min_age")?.as_str()
+}
+
+/// Checks a policy.
+///
+/// # Errors
+/// It has no phases, or deletes at an age that is not a time.
+pub(crate) fn check_policy(body: &Map<String, Value>) -> Result<(), Error> {
+    let policy = body.get("policy").filter(|policy| policy.get("phases").is_some_and(Value::is_object));
+    let Some(policy) = policy.filter(|_| body.len() == 1) else {
+        return Err(Error::Parsing("a lifecycle policy is an object [policy] with [phases]".to_owned()));
+    };
+    deletion_age(policy).map_or(Ok(()), |age| duration_of(age).map(drop))
+}
+
+/// Warning to the client that gives a policy.
+pub(crate) fn policy_note(name: &str) -> String {
+    format!(
+        "of the lifecycle policy [{name}] the age of deletion has an effect, on data streams that are made with it later,          and nothing else"
+    )
 }
 
 /// Names of the data streams that an expression means.

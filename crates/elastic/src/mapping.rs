@@ -19,14 +19,17 @@ use crate::Error;
 use crate::dates::DateText;
 use crate::query::text_of;
 use crate::searched_form::is_formed;
+use crate::vector_similarity::{dimensions_of, is_vector, vector_of};
 
 /// Types whose values are kept, shown, and known to exist: no other query, order or aggregation reads them.
-const KEPT_TYPES: [&str; 11] = [
+const KEPT_TYPES: [&str; 13] = [
     "aggregate_metric_double",
     "binary",
+    "dense_vector",
     "geo_point",
     "geo_shape",
     "histogram",
+    "knn_vector",
     "point",
     "rank_feature",
     "rank_features",
@@ -432,6 +435,17 @@ pub(crate) fn check_value(
             if !value.as_object().is_some_and(|members| members.values().all(Value::is_number)) =>
         {
             illegal(format!("an object of numbers is expected, found [{}]", shown()))
+        }
+        kind if is_vector(kind) => {
+            let wanted = dimensions_of(field);
+            match vector_of(value).map(|vector| vector.len()) {
+                Some(length) if wanted.is_none_or(|wanted| wanted == length) => Ok(()),
+                Some(length) => illegal(format!(
+                    "The [{kind}] field has a different number of dimensions [{length}] than defined in the mapping [{}]",
+                    wanted.unwrap_or_default()
+                )),
+                None => illegal(format!("a [{kind}] is an array of numbers, one at least")),
+            }
         }
         "geo_shape" | "shape" | "xy_shape" if !value.is_object() && !value.is_string() => {
             illegal(format!("a shape is an object or a text, and [{}] is neither", shown()))

@@ -63,6 +63,10 @@ const SEARCH: &[&str] = &[
     "version",
 ];
 
+const ASYNC_SEARCH: &[&str] = &["keep_alive", "keep_on_completion", "wait_for_completion_timeout"];
+
+const FIELD_CAPS: &[&str] = &["fields", "filters", "include_empty_fields", "include_unmapped", "types"];
+
 const COUNT: &[&str] = &["min_score", "preference", "routing", "terminate_after"];
 
 const MULTI_SEARCH: &[&str] = &[
@@ -73,6 +77,15 @@ const MULTI_SEARCH: &[&str] = &[
     "rest_total_hits_as_int",
     "search_type",
     "typed_keys",
+];
+
+const POINT_IN_TIME: &[&str] = &[
+    "allow_partial_pit_creation",
+    "allow_partial_search_results",
+    "keep_alive",
+    "max_concurrent_shard_requests",
+    "preference",
+    "routing",
 ];
 
 const SCROLL: &[&str] = &["rest_total_hits_as_int", "scroll", "scroll_id"];
@@ -160,10 +173,12 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
     let is_read = ["GET", "HEAD"].contains(&request.method.as_str());
     Some(match (parts[at], parts.get(at + 1).copied()) {
         ("_search", Some("scroll")) => vec![SCROLL],
+        ("_search", Some("point_in_time")) | ("_pit", _) => vec![NAMES, POINT_IN_TIME],
         ("_search", _) => vec![SEARCH, NAMES, SHOWN, TEXT_QUERY],
+        ("_async_search", _) => vec![SEARCH, NAMES, SHOWN, TEXT_QUERY, ASYNC_SEARCH],
         ("_count", _) => vec![COUNT, NAMES, TEXT_QUERY],
         ("_msearch", _) => vec![MULTI_SEARCH, NAMES],
-        ("_field_caps", _) => vec![NAMES, &["fields", "include_unmapped"]],
+        ("_field_caps", _) => vec![NAMES, FIELD_CAPS],
         ("_analyze" | "_migration" | "_resolve", _) => vec![NAMES],
         ("_validate", _) => vec![NAMES, TEXT_QUERY, &["all_shards", "explain", "rewrite"]],
         ("_delete_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY],
@@ -184,7 +199,7 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
         ("_block", _) => vec![NAMES, ADMIN],
         ("_rollover", _) => vec![ADMIN, &["dry_run"]],
         ("_alias" | "_aliases" | "_data_stream", _) => vec![NAMES, ADMIN],
-        ("_index_template" | "_component_template" | "_template" | "_ingest", _) => {
+        ("_index_template" | "_component_template" | "_template" | "_ingest" | "_ilm", _) => {
             vec![ADMIN, SETTINGS, &["cause", "create", "order", "summary"]]
         }
         ("_cluster", Some("health")) => vec![NAMES, ADMIN, HEALTH],
@@ -305,6 +320,8 @@ mod tests {
             "GET /a/_validate/query?q=b&explain",
             "GET /_resolve/index/a?expand_wildcards=all",
             "GET /_nothing?what=ever",
+            "POST /a/_async_search?keep_alive=1m&keep_on_completion=false&wait_for_completion_timeout=200ms&size=1",
+            "GET /_field_caps?fields=*&filters=-parent&types=long&include_empty_fields=true",
             "POST /_bulk?include_source_on_error=false&filter_path=errors",
             "POST /a/_update/1?include_source_on_error=true",
             "GET /a/_search?format=json",

@@ -17,6 +17,7 @@ use crate::minimum_match::MinimumMatch;
 use crate::nested::NestedQuery;
 use crate::query_distance::DistanceQuery;
 use crate::query_functions::FunctionQuery;
+use crate::query_nearest::NearestQuery;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
 use crate::query_terms::{FuzzyTerms, TermCase, TermPattern};
@@ -77,6 +78,8 @@ pub(crate) enum SearchQuery {
     },
     /// Dates by their distance from another.
     Distance(DistanceQuery),
+    /// Documents with the vectors that are most similar to one.
+    Nearest(Box<NearestQuery>),
     Nested(NestedQuery),
     Bool(BoolQuery),
     /// The best of several.
@@ -114,6 +117,7 @@ impl SearchQuery {
             SearchQuery::All
             | SearchQuery::None
             | SearchQuery::Ids(_)
+            | SearchQuery::Nearest(_)
             | SearchQuery::Nested(_)
             | SearchQuery::Bool(_)
             | SearchQuery::Best { .. }
@@ -159,6 +163,7 @@ impl SearchQuery {
             }
             SearchQuery::Best { queries, .. } => all(queries),
             SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => query.check_fields(index),
+            SearchQuery::Nearest(query) => query.check(index),
             SearchQuery::Nested(nested) => nested.query.check_fields(index),
             SearchQuery::Functions(query) => query.query.check_fields(index),
         }
@@ -184,6 +189,7 @@ impl SearchQuery {
             SearchQuery::Match { .. }
             | SearchQuery::Intervals { .. }
             | SearchQuery::Distance(_)
+            | SearchQuery::Nearest(_)
             | SearchQuery::Nested(_)
             | SearchQuery::Best { .. }
             | SearchQuery::Functions(_) => false,

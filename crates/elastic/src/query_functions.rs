@@ -1,4 +1,4 @@
-//! Queries that change the scores of others: `function_score` and `boosting`.
+//! Queries that change the scores of others: `function_score`, `script_score` and `boosting`.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -8,11 +8,13 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::dates::{DateReading, DateText};
 use crate::evaluation::{FieldValueKind, SearchedDocument, kind_of, number_of};
-use crate::fields::all_at;
+use crate::fields::{all_at, whole_at};
+use crate::formulas::{Formula, FormulaInputs};
 use crate::mapping::type_of;
 use crate::query::{SearchQuery, parse_at, text_of};
 use crate::query_scope::ParseScope;
 use crate::scan_limit::duration_of;
+use crate::vector_similarity::vector_of;
 
 /// Names of functions, and what stands in the place of one.
 const FUNCTIONS: [&str; 7] =
@@ -47,6 +49,7 @@ enum FunctionValue {
     Field { field: String, factor: f64, modifier: ValueModifier, missing: Option<f64> },
     Random { seed: u64 },
     Decay(ValueDecay),
+    Formula(Box<Formula>),
 }
 
 /// Value that falls with the distance from an origin.
@@ -165,6 +168,7 @@ impl FunctionQuery {
         let scope = scope.deeper()?;
         match kind {
             "boosting" => FunctionQuery::of_boosting(members, scope),
+            "script_score" => FunctionQuery::of_script(members, scope),
             _ => FunctionQuery::of_functions(members, scope),
         }
     }
@@ -206,6 +210,27 @@ impl FunctionQuery {
             boost_mode: mode("boost_mode")?,
             boost_max: limit("max_boost")?.unwrap_or(f64::MAX),
             score_min: limit("min_score")?,
+        })
+    }
+
+    /// The score is that of a formula.
+    fn of_script(members: &Map<String, Value>, scope: ParseScope<'_>) -> Result<Self, Error> {
+        let Some(query) = members.get("query") else {
+            return Err(Error::Parsing("[script_score] requires 'query' field".to_owned()));
+        };
+        let mut formula = Map::new();
+        formula.extend(members.get("script").map(|script| ("script".to_owned(), script.clone())));
+        Ok(FunctionQuery {
+            query: parse_at(query, scope)?,
+            functions: vec![ScoreFunction {
+                filter: None,
+                weight: 1.0,
+                value: FunctionValue::of_script(&formula)?,
+            }],
+            score_mode: ScoreCombination::Multiply,
+            boost_mode: ScoreCombination::Replace,
+            boost_max: f64::MAX,
+            score_min: members.get("min_score").map(|value| number("min_score", value)).transpose()?,
         })
     }
 
@@ -256,7 +281,7 @@ impl ScoreFunction {
                 "gauss" => ValueDecay::parse(DecayShape::Gauss, name, member)?,
                 "exp" => ValueDecay::parse(DecayShape::Exponential, name, member)?,
                 "linear" => ValueDecay::parse(DecayShape::Linear, name, member)?,
-                "script_score" => return Err(Error::unsupported("[script_score]")),
+                "script_score" => FunctionValue::of_script(&object(name, member)?)?,
                 other => return Err(Error::Parsing(format!("no function is named [{other}]"))),
             };
             if value.replace(found).is_some() {
@@ -309,6 +334,14 @@ impl FunctionValue {
         let of = |name: &str| members.get(name).map(|value| number(name, value)).transpose();
         let (factor, missing) = (of("factor")?.unwrap_or(1.0), of("missing")?);
         Ok(FunctionValue::Field { field: field.clone(), factor, modifier, missing })
+    }
+
+    fn of_script(members: &Map<String, Value>) -> Result<Self, Error> {
+        check("script_score", members, &["script"])?;
+        match members.get("script") {
+            Some(script) => Ok(FunctionValue::Formula(Box::new(Formula::parse(script, &[])?))),
+            None => Err(Error::Parsing("[script_score] requires 'script' field".to_owned())),
+        }
     }
 
     /// Values that look random. Those of one seed stay the same.
@@ -386,6 +419,33 @@ impl ValueDecay {
     }
 }
 
+/// A document with the score of a query, from which a formula is computed.
+struct ScoredDocument<'s, 'd> {
+    document: &'s SearchedDocument<'d>,
+    score: f64,
+}
+
+impl FormulaInputs for ScoredDocument<'_, '_> {
+    fn score(&self) -> f64 {
+        self.score
+    }
+
+    fn figure(&self, _: &str) -> Option<f64> {
+        None
+    }
+
+    fn numbers(&self, field: &str) -> Vec<f64> {
+        self.document.numbers_of(field).1
+    }
+
+    fn vector(&self, field: &str) -> Option<Vec<f64>> {
+        let (_, source_path) = self.document.field(field)?;
+        let mut vectors = Vec::new();
+        whole_at(self.document.source, &source_path, &mut |value| vectors.extend(vector_of(value)));
+        vectors.into_iter().next()
+    }
+}
+
 impl SearchedDocument<'_> {
     /// Score of the document by a query with functions. Names of matching queries are added to `names`.
     pub(crate) fn score_functions(
@@ -401,7 +461,7 @@ impl SearchedDocument<'_> {
                 Some(filter) => self.score(filter, &mut Vec::new())?.is_some(),
             };
             if counts {
-                values.push((self.function_value(value)? * weight, *weight));
+                values.push((self.function_value(value, own)? * weight, *weight));
                 if query.score_mode == ScoreCombination::First {
                     break;
                 }
@@ -417,8 +477,9 @@ impl SearchedDocument<'_> {
         Ok(Some(score).filter(|score| query.score_min.is_none_or(|limit| *score >= limit)))
     }
 
-    fn function_value(&self, value: &FunctionValue) -> Result<f64, Error> {
+    fn function_value(&self, value: &FunctionValue, score: f64) -> Result<f64, Error> {
         match value {
+            FunctionValue::Formula(formula) => formula.value(&ScoredDocument { document: self, score }),
             FunctionValue::One => Ok(1.0),
             FunctionValue::Field { field, factor, modifier, missing } => {
                 let (_, numbers) = self.numbers_of(field);

@@ -92,6 +92,7 @@ const MEMBERS: &[(&str, &[&str])] = &[
     ("constant_score", &["filter"]),
     ("dis_max", &["queries", "tie_breaker"]),
     ("boosting", &["positive", "negative", "negative_boost"]),
+    ("script_score", &["query", "script", "min_score"]),
     (
         "function_score",
         &[

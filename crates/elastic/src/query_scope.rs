@@ -88,6 +88,7 @@ impl SearchQuery {
             }
             SearchQuery::Best { queries, .. } => of_all(queries),
             SearchQuery::Functions(query) => query.pattern_bytes(),
+            SearchQuery::Nearest(query) => query.filter.as_ref().map_or(0, SearchQuery::pattern_bytes),
             SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => query.pattern_bytes(),
             SearchQuery::All
             | SearchQuery::None

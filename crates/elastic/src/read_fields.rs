@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::aggregations::RequestedAggregation;
 use crate::mapping::{field_at, searched_at};
 use crate::query::SearchQuery;
+use crate::query_nearest::NearestStage;
 use crate::searched_form::copied_to;
 use crate::unread;
 
@@ -143,6 +144,12 @@ fn add_names<'q>(query: &'q SearchQuery, names: &mut BTreeSet<&'q str>) -> bool 
         }
         SearchQuery::Best { queries, .. } => all(queries),
         SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => add_names(query, names),
+        // Ids and scores are known without the documents.
+        SearchQuery::Nearest(query) if query.stage != NearestStage::Compared => true,
+        SearchQuery::Nearest(query) => {
+            names.insert(&query.field);
+            query.filter.as_ref().is_none_or(|filter| add_names(filter, names))
+        }
         leaf => leaf.single_field().is_some_and(|field| {
             names.insert(field);
             true

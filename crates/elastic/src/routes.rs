@@ -12,12 +12,14 @@ use serde_json::json;
 use crate::Error;
 use crate::catalog::NamedKind;
 use crate::dated_names::with_dates;
+use crate::points_in_time::PointForm;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, segments_of};
 use crate::service::ElasticService;
 use crate::writing::WriteAction;
 use crate::{
     aliases, analysis, bulk, by_query, cat_tables, cluster_admin, cluster_health, deprecations, index_admin,
-    index_settings, lifecycle, otlp, rollover, scrolls, search, simulation, single, templates, validation,
+    index_settings, lifecycle, otlp, points_in_time, rollover, scrolls, search, simulation, single,
+    templates, validation,
 };
 
 /// Right that a request needs.
@@ -49,7 +51,11 @@ enum RouteOperation {
     MultiGet,
     NextPage,
     ClearScrolls,
+    OpenPoint(PointForm),
+    ClosePoints(PointForm),
+    ListPoints,
     Search,
+    AsyncSearch,
     Count,
     MultiSearch,
     FieldCaps,
@@ -73,8 +79,6 @@ enum RouteOperation {
     GetNamed(NamedKind),
     PutNamed(NamedKind),
     DeleteNamed(NamedKind),
-    GetPolicies,
-    ChangePolicy,
     GetStreams,
     PutStream,
     DeleteStream,
@@ -150,11 +154,18 @@ const ROUTES: &[ElasticRoute] = &[
     route("GET POST", "INDEX/_mget", Read, Do::MultiGet),
     // Searches.
     route("GET POST", "_search", Read, Do::Search),
+    route("POST", "_async_search", Read, Do::AsyncSearch),
+    route("POST", "INDEX/_async_search", Read, Do::AsyncSearch),
     route("GET POST", "INDEX/_search", Read, Do::Search),
     route("GET POST", "_search/scroll", Read, Do::NextPage),
     route("GET POST", "_search/scroll/NAME", Read, Do::NextPage),
     route("DELETE", "_search/scroll", Read, Do::ClearScrolls),
     route("DELETE", "_search/scroll/NAME", Read, Do::ClearScrolls),
+    route("POST", "INDEX/_pit", Read, Do::OpenPoint(PointForm::Elasticsearch)),
+    route("DELETE", "_pit", Read, Do::ClosePoints(PointForm::Elasticsearch)),
+    route("POST", "INDEX/_search/point_in_time", Read, Do::OpenPoint(PointForm::OpenSearch)),
+    route("DELETE", "_search/point_in_time", Read, Do::ClosePoints(PointForm::OpenSearch)),
+    route("GET DELETE", "_search/point_in_time/_all", Read, Do::ListPoints),
     route("GET POST", "_count", Read, Do::Count),
     route("GET POST", "INDEX/_count", Read, Do::Count),
     route("GET POST", "_msearch", Read, Do::MultiSearch),
@@ -243,9 +254,10 @@ const ROUTES: &[ElasticRoute] = &[
     route("GET HEAD", "_ingest/pipeline/NAME", Any, Do::GetNamed(NamedKind::Pipeline)),
     route("PUT POST", "_ingest/pipeline/NAME", Write, Do::PutNamed(NamedKind::Pipeline)),
     route("DELETE", "_ingest/pipeline/NAME", Write, Do::DeleteNamed(NamedKind::Pipeline)),
-    route("GET HEAD", "_ilm/policy", Any, Do::GetPolicies),
-    route("GET HEAD", "_ilm/policy/NAME", Any, Do::GetPolicies),
-    route("PUT DELETE", "_ilm/policy/NAME", Write, Do::ChangePolicy),
+    route("GET HEAD", "_ilm/policy", Any, Do::GetNamed(NamedKind::LifecyclePolicy)),
+    route("GET HEAD", "_ilm/policy/NAME", Any, Do::GetNamed(NamedKind::LifecyclePolicy)),
+    route("PUT", "_ilm/policy/NAME", Write, Do::PutNamed(NamedKind::LifecyclePolicy)),
+    route("DELETE", "_ilm/policy/NAME", Write, Do::DeleteNamed(NamedKind::LifecyclePolicy)),
     // Data streams.
     route("GET HEAD", "_data_stream", Any, Do::GetStreams),
     route("GET HEAD", "_data_stream/NAME", Any, Do::GetStreams),
@@ -374,7 +386,13 @@ pub(crate) fn is_search(request: &ElasticRequest) -> bool {
     let operation = find(request).map(|found| found.route.operation);
     let is_read = matches!(
         operation,
-        Ok(Do::Search | Do::Count | Do::MultiSearch | Do::NextPage | Do::FieldCaps | Do::Tables)
+        Ok(Do::Search
+            | Do::AsyncSearch
+            | Do::Count
+            | Do::MultiSearch
+            | Do::NextPage
+            | Do::FieldCaps
+            | Do::Tables)
     );
     // A condition of a rollover may be the number of documents.
     let counts = matches!(operation, Ok(Do::Rollover));
@@ -384,8 +402,10 @@ pub(crate) fn is_search(request: &ElasticRequest) -> bool {
 /// Names of the indexes of a search, separated by commas, if its routing values are among its parameters.
 pub(crate) fn routed_indexes(request: &ElasticRequest) -> Option<String> {
     let found = find(request).ok()?;
-    let is_routed =
-        matches!(found.route.operation, Do::Search | Do::Count | Do::DeleteByQuery | Do::UpdateByQuery);
+    let is_routed = matches!(
+        found.route.operation,
+        Do::Search | Do::AsyncSearch | Do::Count | Do::DeleteByQuery | Do::UpdateByQuery
+    );
     is_routed.then_some(found.index)
 }
 
@@ -428,8 +448,12 @@ pub(crate) fn dispatch(
         Do::BulkStream => Err(unknown(request)),
         Do::MultiGet => single::multi_get(service, request, parameters, one_index),
         Do::NextPage => scrolls::next(service, request, parameters, id),
+        Do::OpenPoint(form) => points_in_time::open(service, request, parameters, index, form),
+        Do::ClosePoints(form) => points_in_time::close(request, form),
+        Do::ListPoints => points_in_time::list(),
         Do::ClearScrolls => scrolls::clear(service, request, parameters, id),
         Do::Search => search::search(service, request, parameters, index),
+        Do::AsyncSearch => search::async_search(service, request, parameters, index),
         Do::Count => search::count(service, request, parameters, index),
         Do::MultiSearch => search::multi_search(service, request, parameters, one_index),
         Do::FieldCaps => cluster_admin::field_caps(service, request, parameters, index),
@@ -453,9 +477,6 @@ pub(crate) fn dispatch(
         Do::GetNamed(kind) => templates::get_named(service, parameters, kind, name),
         Do::PutNamed(kind) => templates::put_named(service, request, parameters, kind, name),
         Do::DeleteNamed(kind) => templates::delete_named(service, kind, name),
-        Do::GetPolicies if name.is_empty() => ReplyContent::ok(json!({})),
-        Do::GetPolicies => Err(Error::NotFound(format!("Lifecycle policy not found: {name}"))),
-        Do::ChangePolicy => Err(Error::unsupported("a lifecycle policy")),
         Do::GetStreams => templates::get_streams(service, name),
         Do::PutStream => templates::put_stream(service, name),
         Do::DeleteStream => templates::delete_stream(service, name),

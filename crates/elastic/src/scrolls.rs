@@ -357,7 +357,7 @@ const AHEAD_US: i64 = 10_000_000;
 
 /// Sequence number of the first write after the beginning of a scroll. A document whose change is in flight
 /// would come twice in an order by its values: before and after the change.
-fn seq_no_end(service: &ElasticService, index: &OpenIndex, is_placed: bool) -> i64 {
+pub(crate) fn seq_no_end(service: &ElasticService, index: &OpenIndex, is_placed: bool) -> i64 {
     match index.typed {
         // Times in microseconds, after those of all documents that are there.
         Some(_) => {

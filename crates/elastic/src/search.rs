@@ -20,8 +20,10 @@ use crate::index_admin::shards_of;
 use crate::kept_hits::{self, HitStart, KeptHits, KeptSpan};
 use crate::names::{self, NameOptions};
 use crate::nested::{NestedPosition, add_inner_hits};
+use crate::points_in_time::PointInTime;
+use crate::query::text_of;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
-use crate::scan_limit::{ScanProgress, SearchPace};
+use crate::scan_limit::{ScanProgress, SearchPace, duration_of};
 use crate::search_request::HitSearch;
 use crate::searched_form::SearchedForm;
 use crate::service::ElasticService;
@@ -29,7 +31,7 @@ use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
 use crate::storage::{ChunkRow, StoredSource};
-use crate::{alias_scope, explanation, hit_form, lookups, scrolls};
+use crate::{alias_scope, explanation, hit_form, lookups, query_nearest, scrolls};
 
 /// A matching document.
 #[derive(Debug, Clone)]
@@ -124,7 +126,7 @@ pub(crate) fn run(
     };
     let (end, reach) = (request.from.saturating_add(request.size), request.reach());
     let span = KeptSpan { after, hits_max: reach, hits_min: reach, bytes_max: usize::MAX };
-    let mut found = run_span(service, indexes, request, span, None)?;
+    let mut found = run_span(service, indexes, request, span, request.seq_nos_end.as_deref())?;
     for rescoring in &request.rescoring {
         rescoring.apply(&mut found.hits)?;
     }
@@ -148,6 +150,7 @@ pub(crate) fn run_span(
     let pace = SearchPace::begin(&request.limit, &service.gone);
     let scope = AggregationScope {
         indexes,
+        query: &request.query,
         matching: &[],
         everything: &[],
         names_types: request.form.names_parts,
@@ -312,16 +315,24 @@ fn search_body(
     check_batch(parameters)?;
     let scroll = parameters.get("scroll").map(scrolls::kept_ms_of).transpose()?;
     let mut body = body.clone();
+    let point = PointInTime::take(&mut body, parameters, expression)?;
     let _values = lookups::resolve(service, &mut body)?;
     let mut request = HitSearch::parse(&body, parameters, scroll.is_some())?;
-    if scroll.is_none() && request.slice.is_some() {
+    if scroll.is_none() && point.is_none() && request.slice.is_some() {
         return Err(Error::IllegalArgument(
             "[slice] can only be used with [scroll] or [point-in-time] requests".to_owned(),
         ));
     }
     // The filters of aliases are those of the names as they are at one moment.
-    let expression = &*with_dates(expression)?;
-    let indexes = indexes_of(service, parameters, expression)?;
+    let expression = &*with_dates(point.as_ref().map_or(expression, PointInTime::expression))?;
+    let indexes = match &point {
+        Some(point) => {
+            let indexes = point.indexes(service)?;
+            point.restrict(&indexes, &mut request);
+            indexes
+        }
+        None => indexes_of(service, parameters, expression)?,
+    };
     for (name, _) in &mut request.boosts {
         *name = with_dates(name)?.into_owned();
         if !names::is_pattern(name) {
@@ -329,13 +340,21 @@ fn search_body(
         }
     }
     let options = NameOptions::LENIENT.with(parameters)?;
-    alias_scope::restrict(&*service.catalog.read()?, expression, options, &indexes, &mut request)?;
+    let restrict = |request: &mut HitSearch| {
+        alias_scope::restrict(&*service.catalog.read()?, expression, options, &indexes, request)
+    };
+    query_nearest::choose_all(service, &indexes, &mut request, &restrict)?;
+    restrict(&mut request)?;
     request.check_limits(&indexes)?;
     if let Some(kept_ms) = scroll {
         return scrolls::open(service, indexes, request, kept_ms, began_ms);
     }
     let found = run(service, &indexes, &request)?;
-    answer(&request, &found.facts, &found.hits, began_ms, &service.answer_memory)
+    let mut answer = answer(&request, &found.facts, &found.hits, began_ms, &service.answer_memory)?;
+    if let Some(point) = &point {
+        answer["pit_id"] = point.shown_id();
+    }
+    Ok(answer)
 }
 
 fn check_batch(parameters: &ElasticParameters) -> Result<(), Error> {
@@ -358,7 +377,11 @@ pub(crate) fn count(
     let expression = &*with_dates(expression)?;
     let indexes = indexes_of(service, parameters, expression)?;
     let options = NameOptions::LENIENT.with(parameters)?;
-    alias_scope::restrict(&*service.catalog.read()?, expression, options, &indexes, &mut search)?;
+    let restrict = |search: &mut HitSearch| {
+        alias_scope::restrict(&*service.catalog.read()?, expression, options, &indexes, search)
+    };
+    query_nearest::choose_all(service, &indexes, &mut search, &restrict)?;
+    restrict(&mut search)?;
     let found = run(service, &indexes, &search)?.facts;
     let shards = found.shards;
     let mut answer = json!({
@@ -388,6 +411,79 @@ pub(crate) fn query_alone(
     HitSearch::parse(&body, parameters, false)
 }
 
+/// Members of the header of a search in `_msearch` that are parameters of it.
+const HEAD_PARAMETERS: [&str; 12] = [
+    "allow_no_indices",
+    "allow_partial_search_results",
+    "ccs_minimize_roundtrips",
+    "expand_wildcards",
+    "ignore_throttled",
+    "ignore_unavailable",
+    "max_concurrent_shard_requests",
+    "pre_filter_shard_size",
+    "preference",
+    "request_cache",
+    "routing",
+    "search_type",
+];
+
+/// Parameters of a search with those of its header.
+///
+/// # Errors
+/// The header has a member that is unknown.
+fn parameters_of_head(
+    parameters: &ElasticParameters,
+    head: &Map<String, Value>,
+) -> Result<ElasticParameters, Error> {
+    let mut own = parameters.clone();
+    for (name, value) in head.iter().filter(|(name, _)| !["index", "type"].contains(&name.as_str())) {
+        if !HEAD_PARAMETERS.contains(&name.as_str()) {
+            return Err(Error::IllegalArgument(format!(
+                "key [{name}] is not supported in the metadata section"
+            )));
+        }
+        let text = match value {
+            Value::Null => continue,
+            Value::Array(_) => names_of(value).join(","),
+            other => text_of(other),
+        };
+        if !text.is_empty() {
+            own = own.with(name, &text);
+        }
+    }
+    Ok(own)
+}
+
+/// `_async_search`: a search that is complete when it is answered, so that it needs no id.
+///
+/// # Errors
+/// Those of [`search`], or the result is to be kept.
+pub(crate) fn async_search(
+    service: &ElasticService,
+    request: &ElasticRequest,
+    parameters: &ElasticParameters,
+    expression: &str,
+) -> Result<ReplyContent, Error> {
+    if parameters.flag("keep_on_completion")?.unwrap_or(false) {
+        return Err(Error::unsupported("a result that is kept (keep_on_completion=true)"));
+    }
+    for time in ["keep_alive", "wait_for_completion_timeout"].iter().filter_map(|name| parameters.get(name)) {
+        duration_of(time)?;
+    }
+    let began_ms = now_ms();
+    let response = search_body(service, &object_of(&request.body)?, parameters, expression)?;
+    let ended_ms = now_ms();
+    let mut answer = json!({
+        "is_partial": response["timed_out"],
+        "is_running": false,
+        "start_time_in_millis": began_ms,
+        "expiration_time_in_millis": ended_ms,
+        "completion_time_in_millis": ended_ms,
+    });
+    answer["response"] = response;
+    ReplyContent::ok(answer)
+}
+
 /// `_msearch`: several searches, each with its own result.
 pub(crate) fn multi_search(
     service: &ElasticService,
@@ -415,9 +511,8 @@ pub(crate) fn multi_search(
         }
         let named = head.get("index").map(names_of).unwrap_or_default().join(",");
         let expression = if named.is_empty() { index.unwrap_or_default() } else { &named };
-        let of_head = head.get("routing").map(names_of).unwrap_or_default().join(",");
-        let routed = (!of_head.is_empty()).then(|| parameters.with("routing", &of_head));
-        answers.push(match search_body(service, &body, routed.as_ref().unwrap_or(parameters), expression) {
+        let own = parameters_of_head(parameters, &head)?;
+        answers.push(match search_body(service, &body, &own, expression) {
             Ok(mut answer) => {
                 answer["status"] = 200.into();
                 answer

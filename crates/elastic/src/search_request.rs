@@ -13,6 +13,7 @@ use crate::hit_form::HitForm;
 use crate::kept_hits;
 use crate::mapping::check_doc_values;
 use crate::query::{self, SearchQuery};
+use crate::query_nearest;
 use crate::request::ElasticParameters;
 use crate::rescoring::HitRescoring;
 use crate::scan_limit::ScanLimit;
@@ -48,6 +49,8 @@ pub(crate) struct HitSearch {
     /// True if hits show how they were scored.
     pub(crate) explains: bool,
     pub(crate) slice: Option<HitSlice>,
+    /// Sequence number of the first write that does not count, for each index, at a point in time.
+    pub(crate) seq_nos_end: Option<Vec<i64>>,
     /// True for the pages of a scroll.
     is_scroll: bool,
     pub(crate) minimum_score: Option<f64>,
@@ -64,7 +67,11 @@ pub(crate) struct HitSearch {
 const WITHOUT_EFFECT: [&str; 3] = ["stats", "preference", "batched_reduce_size"];
 
 /// Members of a body that are read elsewhere.
-const READ_ELSEWHERE: [&str; 4] = ["query", "timeout", "terminate_after", "allow_partial_search_results"];
+const READ_ELSEWHERE: [&str; 5] =
+    ["knn", "query", "timeout", "terminate_after", "allow_partial_search_results"];
+
+/// Members of a body that are not supported, and may be there if they ask for nothing.
+const ONLY_EMPTY: [&str; 5] = ["ext", "profile", "runtime_mappings", "script_fields", "suggest"];
 
 /// Setting with the number of fields from values that a search of an index may ask for.
 const DOC_FIELDS_LIMIT: &str = "index.max_docvalue_fields_search";
@@ -79,8 +86,14 @@ impl HitSearch {
         parameters: &ElasticParameters,
         is_scroll: bool,
     ) -> Result<Self, Error> {
+        let has_query = body.contains_key("query") || parameters.has("q");
+        let query = query::of_request(body, parameters)?;
+        let query = match body.get("knn") {
+            None => query,
+            Some(nearest) => query_nearest::beside(has_query.then_some(query), nearest)?,
+        };
         let mut request = HitSearch {
-            query: query::of_request(body, parameters)?,
+            query,
             post_filter: None,
             order: None,
             from: 0,
@@ -92,6 +105,7 @@ impl HitSearch {
             routing: parameters.list("routing"),
             alias_routing: BTreeMap::new(),
             slice: None,
+            seq_nos_end: None,
             is_scroll,
             collapse: None,
             rescoring: Vec::new(),
@@ -193,6 +207,13 @@ impl HitSearch {
                 },
             },
             "slice" => self.slice = Some(HitSlice::parse(value)?),
+            // Interfaces with people send them without anything in them.
+            absent if ONLY_EMPTY.contains(&absent) => {
+                let is_empty = value.as_object().is_some_and(Map::is_empty);
+                if !is_empty && !matches!(value, Value::Null | Value::Bool(false)) {
+                    return Err(Error::unsupported(&format!("[{absent}] in a search")));
+                }
+            }
             _ if self.form.member(name, value)? => {}
             known if WITHOUT_EFFECT.contains(&known) || READ_ELSEWHERE.contains(&known) => {}
             other => return Err(Error::unknown(&format!("unknown key [{other}] in a search"))),
@@ -214,8 +235,9 @@ impl HitSearch {
             self.form.check_formats(mappings)?;
             let mut sorted = self.order.iter().flat_map(HitOrder::fields);
             sorted.try_for_each(|field| check_doc_values(mappings, field))?;
-            self.order.iter().try_for_each(|order| order.check(mappings))?;
+            self.order.iter().try_for_each(|order| order.check(index))?;
         }
+        self.order.iter().try_for_each(|order| order.check_mapped(indexes))?;
         self.check_window(indexes)?;
         self.check_rescoring(indexes)?;
         let asked = self.form.doc_fields.len() as u64;

@@ -155,8 +155,8 @@ impl ElasticService {
     /// # Errors
     /// The caller is restricted to groups, and the request is not about documents of types alone.
     fn check_reach(&self, request: &ElasticRequest) -> Result<(), Error> {
-        const OPERATIONS: [&str; 8] =
-            ["_bulk", "_count", "_create", "_doc", "_mget", "_search", "_source", "_update"];
+        const OPERATIONS: [&str; 9] =
+            ["_async_search", "_bulk", "_count", "_create", "_doc", "_mget", "_search", "_source", "_update"];
         const METADATA: [&str; 5] = ["_field_caps", "_mapping", "_mappings", "_settings", "_refresh"];
         if self.caller.has_all_groups() {
             return Ok(());

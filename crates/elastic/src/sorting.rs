@@ -1,6 +1,7 @@
 //! The order of hits.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -9,9 +10,11 @@ use crate::catalog::OpenIndex;
 use crate::dates::DateText;
 use crate::evaluation::{FieldValueKind, kind_of};
 use crate::fields::all_at;
+use crate::hit_scan::searched;
 use crate::mapping::{field_at, is_searched, type_of};
+use crate::nested::part_hits;
 use crate::partitions::TimeSpan;
-use crate::query::text_of;
+use crate::query::{self, SearchQuery, text_of};
 use crate::search::SearchHit;
 use crate::sort_keys::{HitSortKey, SortMode, SortNumber};
 
@@ -27,9 +30,19 @@ struct HitOrderKey {
     is_descending: bool,
     missing: Option<Value>,
     mode: SortMode,
-    /// Path of the nested objects whose values it has.
-    nested: Option<String>,
+    /// Nested objects whose values it has.
+    nested: Option<NestedSort>,
     format: Option<String>,
+    /// True if no index has to have the field: its type is named.
+    may_be_unmapped: bool,
+}
+
+/// Nested objects by whose values hits are ordered.
+#[derive(Debug, Clone)]
+struct NestedSort {
+    path: String,
+    /// Query that the objects have to match.
+    filter: Option<Arc<SearchQuery>>,
 }
 
 impl HitOrder {
@@ -69,8 +82,29 @@ impl HitOrder {
     ///
     /// # Errors
     /// One has a mode that its field has not, or nested objects that there are not.
-    pub(crate) fn check(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
-        self.keys.iter().try_for_each(|key| key.check(mappings))
+    pub(crate) fn check(&self, index: &OpenIndex) -> Result<(), Error> {
+        self.keys.iter().try_for_each(|key| key.check(index))
+    }
+
+    /// Checks that one of the indexes has the field of each key. Indexes that lack it beside others have
+    /// documents without a value.
+    ///
+    /// # Errors
+    /// None has it, and the key has no `unmapped_type`.
+    pub(crate) fn check_mapped(&self, indexes: &[OpenIndex]) -> Result<(), Error> {
+        let is_lacking = |key: &&HitOrderKey| {
+            !key.field.starts_with('_')
+                && !key.may_be_unmapped
+                && !indexes.is_empty()
+                && indexes.iter().all(|index| index.searched_at(&key.field).is_none())
+        };
+        match self.keys.iter().find(is_lacking) {
+            Some(key) => Err(Error::IllegalArgument(format!(
+                "No mapping found for [{0}] in order to sort on; name its [unmapped_type] if documents may lack it",
+                key.field
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Fields of documents that are its keys.
@@ -84,7 +118,8 @@ impl HitOrder {
         let is_of_document = |key: &HitOrderKey| match key.field.as_str() {
             "_id" => true,
             "_score" => !knows_score,
-            _ => false,
+            // The objects of a document are compared with the filter as wholes.
+            _ => key.filter().is_some(),
         };
         self.keys.iter().position(is_of_document).unwrap_or(self.keys.len())
     }
@@ -171,6 +206,19 @@ impl HitOrder {
         })
     }
 
+    /// The order with keys in which no two hits are equal, as far as these do it: the place in an index, and
+    /// the index if there are several.
+    pub(crate) fn with_ties(mut self, are_several: bool) -> Self {
+        let last = self.keys.last().map(|key| key.field.as_str());
+        if !matches!(last, Some("_doc" | "_shard_doc")) {
+            self.keys.push(HitOrderKey::ascending("_shard_doc"));
+        }
+        if are_several {
+            self.keys.push(HitOrderKey::ascending("_index"));
+        }
+        self
+    }
+
     /// Keys of `search_after`.
     ///
     /// # Errors
@@ -224,40 +272,60 @@ fn order_key(field: &str, options: &Map<String, Value>) -> Result<HitOrderKey, E
         is_descending,
         missing: options.get("missing").cloned(),
         mode,
-        nested: options.get("nested").map(|nested| path_of_nested(field, nested)).transpose()?,
+        nested: options.get("nested").map(|nested| nested_of(field, nested)).transpose()?,
         format: options.get("format").map(text_of),
+        may_be_unmapped: options.contains_key("unmapped_type"),
     })
 }
 
-/// Path of the nested objects in which the field of a sort is.
-fn path_of_nested(field: &str, nested: &Value) -> Result<String, Error> {
+/// Nested objects in which the field of a sort is.
+fn nested_of(field: &str, nested: &Value) -> Result<NestedSort, Error> {
     let is_around = |path: &str| field.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
-    let mut path = None;
+    let unsupported =
+        |name: &str| Error::unsupported(&format!("[{name}] in [nested] of the sort by [{field}]"));
+    let (mut path, mut filter) = (None, None);
     for (name, value) in nested.as_object().into_iter().flatten() {
         match (name.as_str(), value.as_str()) {
             ("path", Some(text)) if is_around(text) => path = Some(text.to_owned()),
-            ("nested", _) => drop(path_of_nested(field, value)?),
-            ("filter" | "max_children", _) => {
-                return Err(Error::unsupported(&format!("[{name}] in [nested] of the sort by [{field}]")));
+            ("nested", _) => {
+                if nested_of(field, value)?.filter.is_some() {
+                    return Err(unsupported("nested.filter"));
+                }
             }
+            ("filter", _) => filter = Some(Arc::new(query::parse(value)?)),
+            ("max_children", _) => return Err(unsupported(name)),
             ("path", _) => {}
             _ => return Err(Error::Content(format!("[nested_sort] unknown field [{name}]"))),
         }
     }
-    path.ok_or_else(|| {
-        Error::IllegalArgument(format!(
+    match path {
+        Some(path) => Ok(NestedSort { path, filter }),
+        None => Err(Error::IllegalArgument(format!(
             "[nested] of the sort by [{field}] needs the [path] of an object around it"
-        ))
-    })
+        ))),
+    }
 }
 
 impl HitOrderKey {
+    fn ascending(field: &str) -> Self {
+        HitOrderKey {
+            field: field.to_owned(),
+            is_descending: false,
+            missing: None,
+            mode: SortMode::Least,
+            nested: None,
+            format: None,
+            may_be_unmapped: false,
+        }
+    }
+
     /// Checks that a field has numbers if its values are computed, and that nested objects are there.
-    fn check(&self, mappings: &Map<String, Value>) -> Result<(), Error> {
+    fn check(&self, index: &OpenIndex) -> Result<(), Error> {
+        let mappings = &index.entry.mappings;
+        self.filter().map_or(Ok(()), |(_, filter)| filter.check_fields(index))?;
         let type_at = |path: &str| field_at(mappings, path).map(|(definition, _)| type_of(definition));
-        if let Some(path) =
-            self.nested.as_deref().filter(|path| type_at(path).is_some_and(|of| of != "nested"))
-        {
+        let path = self.nested.as_ref().map(|nested| nested.path.as_str());
+        if let Some(path) = path.filter(|path| type_at(path).is_some_and(|of| of != "nested")) {
             return Err(Error::IllegalArgument(format!(
                 "[nested] failed to find nested object under path [{path}]"
             )));
@@ -273,6 +341,12 @@ impl HitOrderKey {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Path of nested objects, and the query that these have to match, if there is one.
+    fn filter(&self) -> Option<(&str, &SearchQuery)> {
+        let nested = self.nested.as_ref()?;
+        Some((nested.path.as_str(), nested.filter.as_deref()?))
     }
 
     /// Kind of what all documents have beside their fields.
@@ -305,17 +379,37 @@ impl HitOrderKey {
             FieldValueKind::Date => DateText::parse_value(value, own_format).map(|millis| self.date(millis)),
             _ => HitSortKey::of_kind(value, kind, &[]).map(|key| key.stored_as(type_of(definition))),
         };
-        let values = all_at(hit.searched_members(), &source_path);
-        let keys = values.iter().filter(|value| is_searched(definition, value)).filter_map(key);
         let is_whole = !["double", "float", "half_float", "scaled_float"].contains(&type_of(definition));
-        let found = match self.mode {
+        let found = match self.filter() {
+            None => {
+                let values = all_at(hit.searched_members(), &source_path);
+                let keys = values.iter().filter(|value| is_searched(definition, value)).filter_map(key);
+                self.one_of(keys, is_whole)
+            }
+            Some((path, filter)) => {
+                let mut keys = Vec::new();
+                for part in part_hits(hit, path) {
+                    if let Ok(Some(_)) = searched(&part).score(filter, &mut Vec::new()) {
+                        let values = all_at(part.searched_members(), &source_path);
+                        let of_part = values.iter().filter(|value| is_searched(definition, value));
+                        keys.extend(of_part.filter_map(key));
+                    }
+                }
+                self.one_of(keys.into_iter(), is_whole)
+            }
+        };
+        found.unwrap_or_else(|| self.missing(Some((kind, own_format))))
+    }
+
+    /// Key of several that a hit has, by the mode; `None` if there are none.
+    fn one_of(&self, keys: impl Iterator<Item = HitSortKey>, is_whole: bool) -> Option<HitSortKey> {
+        match self.mode {
             mode if mode.is_computed() => match mode.combined(keys.collect(), is_whole) {
                 Some(HitSortKey::Date(millis, _)) => Some(self.date(millis)),
                 other => other,
             },
             mode => keys.min_by(|left, right| left.compare(right, mode == SortMode::Most)),
-        };
-        found.unwrap_or_else(|| self.missing(Some((kind, own_format))))
+        }
     }
 
     /// Key of a date, as the order shows it.

@@ -10,7 +10,7 @@ use crate::Error;
 use crate::catalog::{CatalogChange, CatalogEntries, NamedKind, OpenIndex, StreamEntry};
 use crate::fields::names_of;
 use crate::kept_hits::take_answer;
-use crate::lifecycle::StreamLifecycle;
+use crate::lifecycle::{self, StreamLifecycle};
 use crate::names::check_index_name;
 use crate::patterns::glob;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
@@ -147,6 +147,11 @@ pub(crate) fn next_index(
             }
         }
     }
+    if lifecycle.is_none()
+        && let Some(Value::String(policy)) = settings.get("index.lifecycle.name")
+    {
+        lifecycle = change.named(NamedKind::LifecyclePolicy, policy).and_then(StreamLifecycle::of_policy);
+    }
     check_time_field(&mappings, &stream.timestamp_field)?;
     // Settings that let fields take malformed values do not mean the time.
     if let Some(Value::Object(properties)) = mappings.get_mut("properties")
@@ -265,7 +270,10 @@ pub(crate) fn put_named(
     if kind == NamedKind::IndexTemplate {
         check_beside(&change, name, &body)?;
     }
-    let notes = analyzer_notes(&body);
+    let mut notes = analyzer_notes(&body);
+    if kind == NamedKind::LifecyclePolicy {
+        notes.push(lifecycle::policy_note(name));
+    }
     put_composed(&mut change, kind, name, body)?;
     change.commit()?;
     service.warn(notes);
@@ -284,7 +292,10 @@ pub(crate) fn get_named(
     let wanted = |name: &str| pattern.is_empty() || pattern.split(',').any(|one| glob(one, name));
     let found: Vec<(&str, &Value)> = entries.all_named(kind).filter(|(name, _)| wanted(name)).collect();
     if found.is_empty() && !pattern.is_empty() && !pattern.contains('*') {
-        return Err(Error::NotFound(format!("index template matching [{pattern}] not found")));
+        return Err(Error::NotFound(match kind {
+            NamedKind::LifecyclePolicy => format!("Lifecycle policy not found: {pattern}"),
+            _ => format!("index template matching [{pattern}] not found"),
+        }));
     }
     found.iter().try_for_each(|(_, value)| take_answer(&service.answer_memory, value))?;
     let shown = |(name, value): &(&str, &Value)| ((*name).to_owned(), shown_template(kind, value, is_flat));
@@ -299,7 +310,8 @@ pub(crate) fn get_named(
         NamedKind::LegacyTemplate
         | NamedKind::Pipeline
         | NamedKind::ClusterSettings
-        | NamedKind::TypeAliases => Value::Object(found.collect()),
+        | NamedKind::TypeAliases
+        | NamedKind::LifecyclePolicy => Value::Object(found.collect()),
     })
 }
 
@@ -315,10 +327,16 @@ fn shown_template(kind: NamedKind, kept: &Value, is_flat: bool) -> Value {
             }
         }
     }
+    if kind == NamedKind::LifecyclePolicy {
+        shown["version"] = json!(1);
+    }
     let of = match kind {
         NamedKind::IndexTemplate | NamedKind::ComponentTemplate => shown.get_mut("template"),
         NamedKind::LegacyTemplate => Some(&mut shown),
-        NamedKind::Pipeline | NamedKind::ClusterSettings | NamedKind::TypeAliases => None,
+        NamedKind::Pipeline
+        | NamedKind::ClusterSettings
+        | NamedKind::TypeAliases
+        | NamedKind::LifecyclePolicy => None,
     };
     if let Some(settings) = of.and_then(|of| of.get_mut("settings"))
         && let Some(given) = settings.as_object()
@@ -373,6 +391,7 @@ pub(crate) fn delete_named(
         let what = match kind {
             NamedKind::ComponentTemplate => "component_template",
             NamedKind::Pipeline => "pipeline",
+            NamedKind::LifecyclePolicy => "lifecycle policy",
             _ => "index_template",
         };
         return Err(Error::NotFound(format!("{what} [{pattern}] missing")));

@@ -3,16 +3,45 @@
 use std::slice::from_mut;
 
 use millrace_plan::QueryMemory;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::AggregationScope;
+use super::metrics::fields_of;
 use crate::Error;
 use crate::hit_form::InnerHits;
 use crate::kept_hits::{bytes_of, take};
+use crate::query::text_of;
 use crate::search::{SearchHit, read_whole};
 
 /// Hits beyond twice those that a page shows, after which the others are dropped.
 const TOP_STEP: usize = 8;
+
+/// Members of the page of hits whose values `top_metrics` shows.
+pub(super) fn page_of_metrics(options: &Map<String, Value>) -> Map<String, Value> {
+    let mut page = Map::new();
+    let size = options.get("size").map_or(json!(1), |size| match text_of(size).parse::<u64>() {
+        Ok(size) => json!(size),
+        Err(_) => size.clone(),
+    });
+    page.insert("size".to_owned(), size);
+    page.extend(options.get("sort").map(|sort| ("sort".to_owned(), sort.clone())));
+    page.insert("docvalue_fields".to_owned(), json!(fields_of(options)));
+    page.insert("_source".to_owned(), json!(false));
+    page
+}
+
+/// Answer of `top_metrics` for a page of hits.
+pub(super) fn metrics_of(options: &Map<String, Value>, page: &Value) -> Value {
+    let hits = page["hits"].as_array().into_iter().flatten();
+    let top = hits.map(|hit| {
+        let values = fields_of(options).into_iter().map(|field| {
+            let value = hit["fields"].get(field).and_then(|values| values.get(0)).cloned();
+            (field.to_owned(), value.unwrap_or_default())
+        });
+        json!({ "sort": hit["sort"], "metrics": values.collect::<Map<String, Value>>() })
+    });
+    json!({ "top": top.collect::<Vec<_>>() })
+}
 
 /// The first hits of a bucket.
 #[derive(Default)]
@@ -80,7 +109,8 @@ impl BucketTopHits {
             let _ = scope.pace.next()?;
             read_whole(from_mut(hit), memory)?;
         }
-        let mut shown = page.of(&reached.iter().collect::<Vec<_>>(), total_as_number);
+        let hits: Vec<&SearchHit> = reached.iter().collect();
+        let mut shown = page.of(&hits, total_as_number, scope.query);
         let all = self.documents;
         shown["total"] = if total_as_number { json!(all) } else { json!({ "value": all, "relation": "eq" }) };
         if !shown["max_score"].is_null() {

@@ -12,7 +12,7 @@ use crate::search::SearchHit;
 const PERCENTS: [f64; 7] = [1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0];
 
 /// Kinds of figures.
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 14] = [
     "avg",
     "sum",
     "min",
@@ -26,6 +26,7 @@ const KINDS: [&str; 13] = [
     "median_absolute_deviation",
     "weighted_avg",
     "top_hits",
+    "top_metrics",
 ];
 
 /// True for kinds that have no buckets.
@@ -62,8 +63,9 @@ pub(super) fn check(name: &str, kind: &str, options: &Map<String, Value>) -> Res
         "percentiles" | "percentile_ranks" | "percentiles_bucket" => {
             let wanted = if kind == "percentile_ranks" { "values" } else { "percents" };
             let list = options.get(wanted);
-            let is_list =
-                |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_number));
+            let is_list = |list: &Value| {
+                list.as_array().is_some_and(|list| list.iter().all(|one| number_of(one).is_some()))
+            };
             if list.is_some_and(|list| !is_list(list)) || list.is_none() && kind == "percentile_ranks" {
                 return refuse(format!("[{wanted}] must be an array of numbers in [{name}]"));
             }
@@ -103,7 +105,27 @@ pub(super) fn check(name: &str, kind: &str, options: &Map<String, Value>) -> Res
             };
             part("value").and(part("weight"))
         }
+        "top_metrics" if !options.contains_key("sort") => {
+            refuse(format!("[sort] of [{name}] is missing, by which the metrics are chosen"))
+        }
+        "top_metrics" if fields_of(options).is_empty() => {
+            refuse(format!("[metrics] of [{name}] must be an object with a [field], or several in an array"))
+        }
         _ => Ok(()),
+    }
+}
+
+/// Fields whose values `top_metrics` shows; none if the option is malformed.
+pub(super) fn fields_of(options: &Map<String, Value>) -> Vec<&str> {
+    let one = |metric: &'_ Value| metric.get("field").and_then(Value::as_str).is_some();
+    let metrics: &[Value] = match options.get("metrics") {
+        Some(Value::Array(metrics)) => metrics,
+        Some(metric) => std::slice::from_ref(metric),
+        None => &[],
+    };
+    match metrics.iter().all(one) {
+        true => metrics.iter().filter_map(|metric| metric["field"].as_str()).collect(),
+        false => Vec::new(),
     }
 }
 

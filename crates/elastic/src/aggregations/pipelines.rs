@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::metrics::figures;
 use super::values::FieldSource;
-use super::{AggregationScope, RequestedAggregation};
+use super::{AggregationScope, RequestedAggregation, bucket_formulas};
 use crate::Error;
 use crate::kept_hits::take;
 use crate::query::text_of;
@@ -27,9 +27,8 @@ impl PipelineKind {
     /// Place of a kind; `None` if it is no pipeline.
     pub(super) fn of(kind: &str) -> Option<Self> {
         match kind {
-            "derivative" | "cumulative_sum" | "serial_diff" | "moving_fn" | "bucket_sort" => {
-                Some(PipelineKind::OfBuckets)
-            }
+            "derivative" | "cumulative_sum" | "serial_diff" | "moving_fn" | "bucket_sort"
+            | "bucket_script" | "bucket_selector" => Some(PipelineKind::OfBuckets),
             "avg_bucket"
             | "sum_bucket"
             | "min_bucket"
@@ -65,7 +64,7 @@ pub(super) fn check(
         }
     }
     if kind == "moving_fn" {
-        let window = asked.options.get("window").and_then(Value::as_i64).unwrap_or(0);
+        let window = asked.options.get("window").and_then(whole_of).unwrap_or(0);
         if window <= 0 {
             return Err(Error::IllegalArgument("[window] must be a positive, non-zero integer.".to_owned()));
         }
@@ -77,7 +76,7 @@ pub(super) fn check(
                 "{kind} aggregation [{name}] must be declared inside of another aggregation"
             )]));
         };
-        if kind != "bucket_sort" && !parent.ends_with("histogram") {
+        if !kind.starts_with("bucket_") && !parent.ends_with("histogram") {
             return Err(Error::Validation(vec![format!(
                 "{kind} aggregation [{name}] must have a histogram, date_histogram or auto_date_histogram as parent"
             )]));
@@ -86,16 +85,31 @@ pub(super) fn check(
     if kind == "bucket_sort" {
         return Ok(());
     }
-    let Some(path) = path_of(asked) else {
-        return Err(Error::IllegalArgument(format!("Required [buckets_path] of [{name}], a text")));
+    let paths = match kind.starts_with("bucket_") {
+        true => {
+            let named = bucket_formulas::figures_of(asked)?;
+            bucket_formulas::formula_of(asked, &named)?;
+            named.into_iter().map(|(_, path)| path).collect()
+        }
+        false => path_of(asked).into_iter().collect::<Vec<&str>>(),
     };
-    let first = path.split(['>', '.', '[']).next().unwrap_or_default();
-    let is_there = siblings.iter().any(|one| path.starts_with(&one.name) || one.name == first);
-    let is_own = matches!(first, "_count" | "_key") && place == PipelineKind::OfBuckets;
-    if !is_there && !is_own {
-        return Err(Error::Validation(vec![format!("No aggregation found for path [{path}]")]));
+    if paths.is_empty() {
+        return Err(Error::IllegalArgument(format!("Required [buckets_path] of [{name}], a text")));
+    }
+    for path in paths {
+        let first = path.split(['>', '.', '[']).next().unwrap_or_default();
+        let is_there = siblings.iter().any(|one| path.starts_with(&one.name) || one.name == first);
+        let is_own = matches!(first, "_count" | "_key") && place == PipelineKind::OfBuckets;
+        if !is_there && !is_own {
+            return Err(Error::Validation(vec![format!("No aggregation found for path [{path}]")]));
+        }
     }
     Ok(())
+}
+
+/// A whole number, or a text that is one.
+fn whole_of(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
 fn path_of(asked: &RequestedAggregation) -> Option<&str> {
@@ -182,7 +196,7 @@ fn figure(bucket: &Map<String, Value>, path: &str) -> Result<Option<f64>, Error>
 }
 
 /// A figure of a bucket, which some buckets lack if it is that of a pipeline of `all`.
-fn figure_or_gap(
+pub(super) fn figure_or_gap(
     bucket: &Map<String, Value>,
     path: &str,
     all: &[RequestedAggregation],
@@ -209,23 +223,38 @@ fn in_order(inner: &[RequestedAggregation]) -> Vec<&RequestedAggregation> {
     let all: Vec<&RequestedAggregation> = inner.iter().filter(is_meant).collect();
     let places: HashMap<&str, usize> =
         all.iter().enumerate().map(|(at, asked)| (asked.name.as_str(), at)).collect();
+    let mut is_reached = vec![false; all.len()];
     let mut is_placed = vec![false; all.len()];
     let mut ordered = Vec::with_capacity(all.len());
-    for at in 0..all.len() {
-        let (mut chain, mut next) = (Vec::new(), Some(at));
-        while let Some(place) = next.filter(|place| !is_placed[*place]) {
-            is_placed[place] = true;
-            chain.push(all[place]);
-            let read = path_of(all[place]).and_then(|path| path.split(['>', '.']).next());
-            next = read.and_then(|name| places.get(name).copied());
+    let mut waiting: Vec<usize> = (0..all.len()).rev().collect();
+    while let Some(at) = waiting.pop() {
+        if !std::mem::replace(&mut is_reached[at], true) {
+            // It comes again once those that it reads are placed.
+            waiting.push(at);
+            let read = all[at].paths().into_iter().filter_map(|path| path.split(['>', '.']).next());
+            let read = read.filter_map(|name| places.get(name).copied());
+            waiting.extend(read.filter(|other| !is_reached[*other]));
+        } else if !std::mem::replace(&mut is_placed[at], true) {
+            ordered.push(all[at]);
         }
-        ordered.extend(chain.into_iter().rev());
     }
     ordered
 }
 
+impl RequestedAggregation {
+    /// Paths of the figures that a pipeline reads.
+    fn paths(&self) -> Vec<&str> {
+        match self.options.get("buckets_path") {
+            Some(Value::String(path)) => vec![path.as_str()],
+            Some(Value::Array(paths)) => paths.iter().filter_map(Value::as_str).collect(),
+            Some(Value::Object(paths)) => paths.values().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// Buckets that lack a figure are left out, or count as zero.
-fn filled(asked: &RequestedAggregation, figure: Option<f64>) -> Option<f64> {
+pub(super) fn filled(asked: &RequestedAggregation, figure: Option<f64>) -> Option<f64> {
     let inserts_zeros = asked.options.get("gap_policy").is_some_and(|policy| policy == "insert_zeros");
     figure.filter(|figure| figure.is_finite()).or(inserts_zeros.then_some(0.0))
 }
@@ -313,9 +342,16 @@ pub(super) fn of_buckets(
     scope: &AggregationScope<'_>,
 ) -> Result<(), Error> {
     for asked in in_order(inner) {
-        if asked.kind == "bucket_sort" {
-            sort(asked, inner, buckets)?;
-            continue;
+        match asked.kind.as_str() {
+            "bucket_sort" => {
+                sort(asked, inner, buckets)?;
+                continue;
+            }
+            "bucket_script" | "bucket_selector" => {
+                bucket_formulas::apply(asked, inner, buckets, scope)?;
+                continue;
+            }
+            _ => {}
         }
         let path = path_of(asked).unwrap_or_default();
         let figures = buckets.iter().map(|bucket| match path {
@@ -365,7 +401,7 @@ fn results(
     asked: &RequestedAggregation,
     figures: &[Option<f64>],
 ) -> Result<Vec<(usize, Option<f64>)>, Error> {
-    let number = |name: &str| asked.options.get(name).and_then(Value::as_i64);
+    let number = |name: &str| asked.options.get(name).and_then(whole_of);
     Ok(match asked.kind.as_str() {
         "cumulative_sum" => {
             let mut sum = 0.0;
@@ -487,7 +523,10 @@ fn sort(
             })
         })
     });
-    let count = |name: &str| asked.options.get(name).and_then(Value::as_u64).map(|count| count as usize);
+    let count = |name: &str| {
+        let count = asked.options.get(name).and_then(whole_of)?;
+        usize::try_from(count).ok()
+    };
     let sorted = keyed.into_iter().map(|(_, bucket)| bucket);
     *buckets = sorted.skip(count("from").unwrap_or(0)).take(count("size").unwrap_or(usize::MAX)).collect();
     Ok(())

@@ -299,7 +299,7 @@ impl<'a> StreamPlan<'a> {
             "value_count" => StreamWork::ValueCount(one.source()?),
             "cardinality" => StreamWork::Cardinality(one.source()?),
             "weighted_avg" => StreamWork::Weighted(one.weighted_sources()?),
-            "top_hits" => StreamWork::TopHits(one.top_hits()?),
+            "top_hits" | "top_metrics" => StreamWork::TopHits(one.top_hits()?),
             kind if metrics::is_metric(kind) => StreamWork::Figures(one.numeric_source()?),
             _ => return Ok(None),
         };

@@ -77,6 +77,7 @@ fn scope<'s>(
 ) -> AggregationScope<'s> {
     AggregationScope {
         indexes,
+        query: &SearchQuery::All,
         matching: hits,
         everything: hits,
         names_types: false,
@@ -128,6 +129,7 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
         ("composite", json!({ "sources": [{ "t": { "terms": { "field": "t" } } }] })),
         ("weighted_avg", json!({ "value": { "field": "n" }, "weight": { "field": "n" } })),
         ("top_hits", json!({})),
+        ("top_metrics", json!({ "metrics": { "field": "n" }, "sort": "n" })),
     ];
     let asked: Vec<(&str, Value)> = figures.chain(others).collect();
     for (kind, _) in options::OPTIONS {
@@ -155,7 +157,7 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
         let run = |pace: &SearchPace<'_>| run_over(&hits, pace);
         let mut fields = ReadFields::NONE;
         fields.add_aggregations(&indexes[0].entry.mappings, &asked);
-        let reads_all = ["nested", "top_hits"].contains(&kind);
+        let reads_all = ["nested", "top_hits", "top_metrics"].contains(&kind);
         assert_eq!(fields == ReadFields::All, reads_all, "{kind}");
         let document = hit.stored.source.members(&fields).expect("a document");
         let by_fields = SearchHit { document, ..hit.clone() };

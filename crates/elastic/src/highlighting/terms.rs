@@ -44,6 +44,7 @@ fn add_terms<'q>(query: &'q SearchQuery, terms: &mut Vec<HighlightedTerm<'q>>) {
         SearchQuery::Constant(query, _) | SearchQuery::Named { query, .. } => add_terms(query, terms),
         SearchQuery::Intervals { .. }
         | SearchQuery::Distance(_)
+        | SearchQuery::Nearest(_)
         | SearchQuery::All
         | SearchQuery::None
         | SearchQuery::Ids(_)

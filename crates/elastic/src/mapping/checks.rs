@@ -17,7 +17,7 @@ const FIELDS_BY_DEFAULT: usize = 1_000;
 const FIELDS_MAX: usize = 20_000;
 
 /// Field types that mappings may name.
-const TYPES: [&str; 45] = [
+const TYPES: [&str; 47] = [
     "text",
     "keyword",
     "long",
@@ -63,6 +63,8 @@ const TYPES: [&str; 45] = [
     "point",
     "xy_point",
     "xy_shape",
+    "dense_vector",
+    "knn_vector",
 ];
 
 /// Origin of a part of an index.

@@ -12,6 +12,7 @@ use crate::fields::names_of;
 use crate::normalizer::ValueNormalizer;
 use crate::query::text_of;
 use crate::source::SourceFilter;
+use crate::vector_similarity::{VECTOR_LENGTH_MAX, VectorSimilarity, dimensions_of};
 
 /// Treatment of a parameter.
 #[derive(Clone, Copy, PartialEq)]
@@ -86,6 +87,14 @@ const PARAMETERS: &[(&str, ParameterUse)] = &[
     ("default_metric", WithoutEffect),
     ("positive_score_impact", WithoutEffect),
     ("orientation", WithoutEffect),
+    ("dims", Obeyed),
+    ("dimension", Obeyed),
+    ("space_type", Obeyed),
+    ("method", Obeyed),
+    ("element_type", Only(&["bfloat16", "byte", "float"])),
+    ("data_type", Only(&["byte", "float"])),
+    ("mode", WithoutEffect),
+    ("compression_level", WithoutEffect),
 ];
 
 /// Types of numbers.
@@ -122,6 +131,10 @@ fn is_of_type(parameter: &str, kind: &str) -> bool {
         "metrics" | "default_metric" => kind == "aggregate_metric_double",
         "positive_score_impact" => kind.starts_with("rank_feature"),
         "orientation" => matches!(kind, "geo_shape" | "shape"),
+        "dims" | "element_type" => kind == "dense_vector",
+        "dimension" | "space_type" | "method" | "data_type" | "mode" | "compression_level" => {
+            kind == "knn_vector"
+        }
         _ => true,
     }
 }
@@ -176,6 +189,15 @@ pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -
                     "[{parameter}] is [0], and a phrase is in one value of a field here, never over two"
                 ));
             }
+            "dims" | "dimension" => {
+                text.parse::<usize>().is_ok_and(|length| (1..=VECTOR_LENGTH_MAX).contains(&length))
+            }
+            "similarity" if kind == "dense_vector" => VectorSimilarity::parse(&text).is_some(),
+            "space_type" => VectorSimilarity::parse(&text).is_some(),
+            "method" => value.as_object().is_some_and(|method| {
+                let space = method.get("space_type").map(text_of);
+                space.is_none_or(|space| VectorSimilarity::parse(&space).is_some())
+            }),
             "null_value" if is_template || kind == "geo_point" => true,
             "null_value" => value.is_null() || check_value(field, kind, value).is_ok(),
             _ => true,
@@ -186,6 +208,9 @@ pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -
     }
     if kind == "scaled_float" && !field.contains_key("scaling_factor") && !is_template {
         return refuse("Field [scaling_factor] is required".to_owned());
+    }
+    if kind == "knn_vector" && !is_template && dimensions_of(field).is_none() {
+        return refuse("Dimension value missing for vector".to_owned());
     }
     if kind == "passthrough" && !is_template && !field.get("priority").is_some_and(Value::is_u64) {
         return refuse(format!(

@@ -14,6 +14,7 @@ use crate::nested::{NestedQuery, NestedScores};
 use crate::query_distance::DistanceQuery;
 use crate::query_functions::FunctionQuery;
 use crate::query_members;
+use crate::query_nearest::NearestQuery;
 use crate::query_ranges::RangeRelation;
 use crate::query_scope::ParseScope;
 use crate::query_terms::{FuzzyTerms, TermCase, check_name, check_wildcard, check_words};
@@ -56,11 +57,12 @@ pub(super) fn parse(kind: &str, body: &Value, scope: ParseScope<'_>) -> Result<S
         "fuzzy" => fuzzy(members()?),
         "intervals" => intervals(members()?, scope),
         "distance_feature" => Ok(SearchQuery::Distance(DistanceQuery::parse(&members()?)?)),
+        "knn" => Ok(SearchQuery::Nearest(Box::new(NearestQuery::parse(body, scope)?))),
         "nested" => nested(&members()?, scope),
         "bool" => bool_query(&members()?, scope),
         "constant_score" => constant_score(&members()?, scope),
         "dis_max" => best(&members()?, scope),
-        "function_score" | "boosting" => {
+        "function_score" | "boosting" | "script_score" => {
             Ok(SearchQuery::Functions(Box::new(FunctionQuery::parse(kind, &members()?, scope)?)))
         }
         "query_string" | "simple_query_string" => query_text::of_members(kind, &members()?),

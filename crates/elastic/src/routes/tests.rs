@@ -30,7 +30,6 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::DeleteAlias
         | Do::PutNamed(_)
         | Do::DeleteNamed(_)
-        | Do::ChangePolicy
         | Do::PutStream
         | Do::DeleteStream
         | Do::PutLifecycle
@@ -55,7 +54,11 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::MultiGet
         | Do::NextPage
         | Do::ClearScrolls
+        | Do::OpenPoint(_)
+        | Do::ClosePoints(_)
+        | Do::ListPoints
         | Do::Search
+        | Do::AsyncSearch
         | Do::Count
         | Do::MultiSearch
         | Do::FieldCaps
@@ -69,7 +72,6 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::GetSettings
         | Do::GetAliases
         | Do::GetNamed(_)
-        | Do::GetPolicies
         | Do::GetStreams
         | Do::ExplainLifecycle
         | Do::GetIndex

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{parts_of, priority_of, time_field_of};
 use crate::catalog::{CatalogChange, CatalogEntries, NamedKind};
 use crate::fields::names_of;
-use crate::lifecycle::StreamLifecycle;
+use crate::lifecycle::{StreamLifecycle, check_policy};
 use crate::mapping::{PartOrigin, field_at, type_of};
 use crate::names::NAME_BYTES_MAX;
 use crate::patterns::overlap;
@@ -36,7 +36,10 @@ fn check_members(kind: NamedKind, name: &str, body: &Map<String, Value>) -> Resu
         NamedKind::LegacyTemplate => {
             &["index_patterns", "settings", "mappings", "aliases", "lifecycle", "order", "version", "_meta"]
         }
-        NamedKind::Pipeline | NamedKind::ClusterSettings | NamedKind::TypeAliases => return Ok(()),
+        NamedKind::Pipeline
+        | NamedKind::ClusterSettings
+        | NamedKind::TypeAliases
+        | NamedKind::LifecyclePolicy => return Ok(()),
     };
     let refuse = |member: &str| Error::unknown(&format!("unknown key [{member}] in the template [{name}]"));
     if let Some(unknown) = body.keys().find(|member| !known.contains(&member.as_str())) {
@@ -117,6 +120,10 @@ pub(crate) fn checked(
         && body.get("processors").and_then(Value::as_array).is_none_or(|all| !all.is_empty())
     {
         return Err(Error::unsupported("a pipeline with processors"));
+    }
+    if kind == NamedKind::LifecyclePolicy {
+        check_policy(&body)?;
+        return Ok(body);
     }
     let of = body.get("template").and_then(Value::as_object).unwrap_or(&body);
     if let Some(lifecycle) = of.get("lifecycle").and_then(Value::as_object) {

@@ -185,3 +185,56 @@ fn pages_of_scrolls_and_documents_of_types_are_highlighted() {
         "{answer}"
     );
 }
+
+#[test]
+fn hits_inside_of_answers_are_highlighted_by_the_query_that_found_them() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get(
+        "PUT /a",
+        r#"{"mappings":{"properties":{"k":{"type":"keyword"},"t":{"type":"text"},
+            "c":{"type":"nested","properties":{"w":{"type":"text"}}}}}}"#,
+    );
+    service.get("PUT /a/_doc/1", r#"{"k":"x","t":"red fox","c":[{"w":"old fox"},{"w":"new dog"}]}"#);
+    service.get("PUT /a/_doc/2", r#"{"k":"x","t":"blue fox","c":[{"w":"new fox"}]}"#);
+    let found = json!({ "match": { "t": "fox" } });
+    let highlight = json!({ "fields": { "*": {} } });
+    let top = json!({ "top_hits": { "size": 1, "sort": [{ "_doc": "desc" }], "highlight": highlight } });
+    let filters = json!({ "filters": { "filters": { "all": { "match_all": {} } } }, "aggs": { "h": top } });
+    let nested = json!({ "nested": { "path": "c", "query": { "match": { "c.w": "fox" } }, "inner_hits": { "highlight": highlight } } });
+    for (body, pointer, expected) in [
+        (
+            json!({ "query": found, "aggs": { "h": top } }),
+            "/aggregations/h/hits/hits/0/highlight",
+            json!({ "t": ["blue <em>fox</em>"] }),
+        ),
+        (
+            json!({ "query": found, "aggs": { "k": { "terms": { "field": "k" }, "aggs": { "h": top } } } }),
+            "/aggregations/k/buckets/0/h/hits/hits/0/highlight",
+            json!({ "t": ["blue <em>fox</em>"] }),
+        ),
+        (
+            json!({ "query": found, "aggs": { "f": filters } }),
+            "/aggregations/f/buckets/all/h/hits/hits/0/highlight",
+            json!({ "t": ["blue <em>fox</em>"] }),
+        ),
+        (
+            json!({ "query": found, "sort": ["_doc"],
+                "collapse": { "field": "k", "inner_hits": { "name": "g", "sort": ["_doc"], "highlight": highlight } } }),
+            "/hits/hits/0/inner_hits/g/hits/hits/1/highlight",
+            json!({ "t": ["blue <em>fox</em>"] }),
+        ),
+        (
+            json!({ "query": nested, "sort": ["_doc"] }),
+            "/hits/hits/0/inner_hits/c/hits/hits/0/highlight",
+            json!({ "c.w": ["old <em>fox</em>"] }),
+        ),
+    ] {
+        let answer = service.get("POST /a/_search", &body.to_string());
+        assert_eq!(answer.pointer(pointer), Some(&expected), "{body}: {answer}");
+    }
+    let regexp = json!({ "fields": {}, "highlight_query": { "regexp": { "t": "f.*" } } });
+    let body = json!({ "aggs": { "h": { "top_hits": { "highlight": regexp } } } }).to_string();
+    let (status, answer) = service.ask("POST /a/_search", &body);
+    assert!(status == 400 && answer.to_string().contains("[highlight_query]"), "{answer}");
+}

@@ -350,9 +350,9 @@ fn pages_go_on_after_each_kind_of_values() {
         (r#""d""#, r#""1970-01-01T00:00:02Z""#, "3"),
         (r#""_id""#, "1", "2 3"),
         (r#""_id""#, r#""2""#, "3"),
-        (r#"{"none":{"missing":3}}"#, "2", "1 2 3"),
-        (r#"{"none":{"missing":3}}"#, "3", ""),
-        (r#"{"none":{"missing":"b"}}"#, r#""a""#, "1 2 3"),
+        (r#"{"none":{"missing":3,"unmapped_type":"long"}}"#, "2", "1 2 3"),
+        (r#"{"none":{"missing":3,"unmapped_type":"long"}}"#, "3", ""),
+        (r#"{"none":{"missing":"b","unmapped_type":"keyword"}}"#, r#""a""#, "1 2 3"),
     ] {
         let body = format!(r#"{{"sort":[{sort}],"search_after":[{after}]}}"#);
         assert_eq!(ids(&service.get("GET /a/_search", &body)["hits"]), expected, "{body}");

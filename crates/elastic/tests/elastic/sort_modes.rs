@@ -53,12 +53,32 @@ fn hits_are_sorted_by_one_of_their_values_or_by_all_of_them() {
         let found: Vec<_> = hits.iter().map(|hit| hit["sort"][0].clone()).collect();
         assert_eq!(json!(found), keys, "{sort}");
     }
+    // Of the nested objects those that match a filter count.
+    for (filter, order, ids, keys) in [
+        (json!({ "range": { "u.age": { "gt": 30 } } }), "asc", "1 2 3", json!([41, null, null])),
+        (json!({ "range": { "u.age": { "lt": 40 } } }), "desc", "1 2 3", json!([30, 20, null])),
+        (json!({ "term": { "u.age": 20 } }), "desc", "2 1 3", json!([20, null, null])),
+    ] {
+        let sort =
+            json!([{ "u.age": { "order": order, "nested": { "path": "u", "filter": filter } } }, "_doc"]);
+        let answer = service.get("POST /a/_search", &json!({ "sort": sort }).to_string());
+        let hits = answer["hits"]["hits"].as_array().expect("hits");
+        let found: Vec<&str> = hits.iter().filter_map(|hit| hit["_id"].as_str()).collect();
+        assert_eq!(found.join(" "), ids, "{sort}");
+        let found: Vec<_> = hits.iter().map(|hit| hit["sort"][0].clone()).collect();
+        assert_eq!(json!(found), keys, "{sort}");
+    }
     for (sort, reason) in [
         (json!({ "n": { "mode": "best" } }), "Unknown SortMode [best]"),
         (json!({ "k": { "mode": "sum" } }), "Cannot sort by the sum, average or median of [k]"),
         (json!({ "u.age": { "nested": { "path": "v" } } }), "needs the [path] of an object around it"),
         (json!({ "u.age": { "nested": {} } }), "needs the [path] of an object around it"),
-        (json!({ "u.age": { "nested": { "path": "u", "filter": {} } } }), "[filter] in [nested]"),
+        (json!({ "u.age": { "nested": { "path": "u", "filter": {} } } }), "empty clause found"),
+        (
+            json!({ "u.age": { "nested": { "path": "u", "filter": { "match": { "k": { "query": "a", "analyzer": "x" } } } } } }),
+            "[x]",
+        ),
+        (json!({ "u.age": { "nested": { "path": "u", "max_children": 1 } } }), "[max_children] in [nested]"),
         (json!({ "u.age": { "nested": { "path": "u", "most": 1 } } }), "unknown field [most]"),
     ] {
         let (status, answer) = service.ask("POST /a/_search", &json!({ "sort": [sort] }).to_string());

@@ -143,8 +143,8 @@ impl StreamPlan<'_> {
                 metrics::figures(&self.asked.kind, &self.asked.options, numbers.clone(), source)
             }
             (StreamWork::TopHits(page), StreamState::Hits(top)) => {
-                let hits = top.answer(page, self.scope, self.memory)?;
-                Ok(("top_hits", json!({ "hits": hits })))
+                let page = top.answer(page, self.scope, self.memory)?;
+                Ok(self.one().top_answer(page))
             }
             _ => Err(mixed_up()),
         }
