@@ -160,7 +160,7 @@ pub(crate) fn open(
     let indexes = indexes_of(service, parameters, &expression)?;
     // Writes that are under way are waited for.
     let ends: Vec<i64> =
-        pool::wait_without_place(|| indexes.iter().map(|index| seq_no_end(service, index, false)).collect());
+        pool::wait_without_slot(|| indexes.iter().map(|index| seq_no_end(service, index, false)).collect());
     let of_index = |(index, end): (&OpenIndex, i64)| PointOfIndex {
         name: index.entry.name.clone(),
         uuid: index.entry.uuid.clone(),
