@@ -238,6 +238,7 @@ impl<'a> SchemaResolver<'a> {
             position: position.clone(),
         };
         check_profiles(decl, &schema, &mut faults);
+        summary::check_selections(&schema, &mut faults);
         self.sources.check_models(&schema, &mut faults);
         let invalid_parts = faults.invalid_parts;
         let invalid_parts = remove_dependents(&mut schema, invalid_parts);

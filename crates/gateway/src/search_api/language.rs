@@ -15,7 +15,7 @@ use millrace_node::{CompiledApplication, Error, search};
 use millrace_query::{Query, value_of};
 use millrace_remote::{ChatPrompt, InferenceOptions};
 use millrace_render::ErrorMessage;
-use millrace_result::ResultHit;
+use millrace_result::{GroupingResult, ResultHit};
 use millrace_schema::{LanguageChain, did_you_mean};
 
 use self::prompt::ContextScope;
@@ -153,10 +153,14 @@ impl PromptRequest {
         self.shows_hits
     }
 
-    /// Prompt of the model for these hits.
-    pub(super) fn prompt(&self, hits: &[ResultHit]) -> String {
+    /// Prompt of the model for these hits, and for those in groups.
+    pub(super) fn prompt(&self, hits: &[ResultHit], groupings: &[GroupingResult]) -> String {
         let has_context = self.searches && self.scope != ContextScope::Nothing;
-        let context = has_context.then(|| prompt::context(hits, &self.scope));
+        let context = has_context.then(|| {
+            let mut all: Vec<&ResultHit> = hits.iter().collect();
+            groupings.iter().for_each(|grouping| prompt::add_grouped(&grouping.root, &mut all));
+            prompt::context(&all, &self.scope)
+        });
         prompt::fill(&self.template, &self.query, context.as_deref())
     }
 

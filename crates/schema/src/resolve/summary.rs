@@ -1,6 +1,6 @@
 //! Resolution of document summaries: those created by fields, declared ones, and inheritance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_document::{DataType, ZCURVE_SUFFIX};
@@ -10,7 +10,7 @@ use crate::parse::Name;
 use crate::parse::syntax::{FieldDecl, SummaryDecl, SummaryFieldDecl};
 use crate::schema::field_of_zcurve;
 use crate::suggest::did_you_mean;
-use crate::{DocumentSummary, Error, SchemaField, SummaryField, SummaryMode};
+use crate::{DocumentSummary, Error, Schema, SchemaField, SummaryField, SummaryMode};
 
 type Fields = BTreeMap<Arc<str>, SchemaField>;
 type Summaries = BTreeMap<String, DocumentSummary>;
@@ -83,6 +83,25 @@ pub(super) fn resolve(
     complete_default(fields, &mut summaries);
     add_attributes(field_decls, fields, &mut summaries);
     summaries
+}
+
+/// Warns of fields whose elements are selected by a feature that no rank profile shows.
+pub(super) fn check_selections(schema: &Schema, faults: &mut SchemaFaults<'_>) {
+    let features = schema.rank_profiles.values().flat_map(|profile| &profile.summary_features);
+    let known: BTreeSet<&str> = features.map(|feature| feature.value.as_str()).collect();
+    let mut told = BTreeSet::new();
+    for shown in schema.summaries.values().flat_map(|summary| &summary.fields) {
+        let SummaryMode::SelectElementsBy { feature, .. } = &shown.mode else { continue };
+        if known.contains(feature.as_str()) || !told.insert((&shown.source, feature)) {
+            continue;
+        }
+        let position = schema.fields.get(&shown.source).map_or(&schema.position, |field| &field.position);
+        let hint = did_you_mean(feature, known.iter().copied());
+        faults.findings.warnings.push(format!(
+            "{position}: select-elements-by: no rank profile has the summary feature '{feature}'{hint}; all elements of '{}' are shown",
+            shown.source
+        ));
+    }
 }
 
 /// Removes from the default summary the fields that it shows under another name, unless something but

@@ -327,3 +327,25 @@ fn refusals_name_place_cause_and_cure() {
         "a map has 'key' and 'value', not 'k'",
     );
 }
+
+/// Without a feature all elements are shown, so that a slip in its name would go unnoticed.
+#[test]
+fn a_feature_that_selects_elements_is_one_of_a_profile() {
+    let warnings = |features: &str| {
+        let text = schema(
+            "field a type array<string> {\nindexing: summary\nsummary: select-elements-by: best_parts\n}",
+            &format!("rank-profile p {{\nfunction best_part() {{ expression: 1 }}\n{features}\n}}"),
+        );
+        let files = [("services.xml", SERVICES), ("schemas/x.sd", text.as_str())];
+        let read = Application::from_files(files.map(|(path, text)| (path.to_owned(), text.into())).into());
+        let application = read.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let told = application.warnings.into_iter().filter(|warning| warning.contains("select-elements-by"));
+        told.collect::<Vec<String>>()
+    };
+    let told = warnings("summary-features: best_part");
+    let [one] = &told[..] else { panic!("one field: {told:?}") };
+    let expected = "select-elements-by: no rank profile has the summary feature 'best_parts' (did you mean 'best_part'?); all elements of 'a' are shown";
+    assert!(one.starts_with("schemas/x.sd:3:") && one.ends_with(expected), "{one}");
+    let right = "function best_parts() { expression: best_part }\nsummary-features: best_parts";
+    assert_eq!(warnings(right), [""; 0]);
+}

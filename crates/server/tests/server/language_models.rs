@@ -235,6 +235,13 @@ fn a_query_says_what_its_prompt_and_its_answer_have() {
         let (status, answer) = server.query(&with(parameters));
         assert_eq!((status, service.prompt().as_str()), (200, prompt), "{answer}");
     }
+    // Hits in groups are hits.
+    let mut grouped = with(&[("llm.fields", "title")]);
+    grouped[0].1 = "select title, stars from note where userQuery() limit 0 | \
+        all(group(stars) order(-max(stars)) each(max(1) each(output(summary()))))";
+    let (status, answer) = server.query(&grouped);
+    let expected = "title: the slow ferry\n\ntitle: a red ferry\n\nferry";
+    assert_eq!((status, service.prompt().as_str()), (200, expected), "{answer}");
     // The whole answer at once, after the prompt and the hits.
     let own = [("llm.stream", "false"), ("llm.includePrompt", "true"), ("llm.includeHits", "true")];
     let (status, answer) = server.query(&with(&own));

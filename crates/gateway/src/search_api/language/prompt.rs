@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use millrace_document::{DocumentValue, json};
-use millrace_result::{FieldValue, ResultHit};
+use millrace_result::{FieldValue, GroupList, ResultGroup, ResultHit};
 use millrace_tensor::json::TensorFormat;
 
 /// Placeholders of the hits and of the query's text in a prompt.
@@ -32,9 +32,19 @@ impl ContextScope {
     }
 }
 
+/// Adds the hits in a group and in the groups inside, in their order.
+pub(super) fn add_grouped<'r>(group: &'r ResultGroup, hits: &mut Vec<&'r ResultHit>) {
+    for list in &group.lists {
+        match list {
+            GroupList::Groups { groups, .. } => groups.iter().for_each(|group| add_grouped(group, hits)),
+            GroupList::Hits { hits: own, .. } => hits.extend(own),
+        }
+    }
+}
+
 /// Hits as text for a model: a line for each field, and an empty line between hits. Rank features are left
 /// out.
-pub(super) fn context(hits: &[ResultHit], scope: &ContextScope) -> String {
+pub(super) fn context(hits: &[&ResultHit], scope: &ContextScope) -> String {
     let mut text = String::new();
     for hit in hits {
         if !text.is_empty() {
