@@ -17,7 +17,7 @@ use millrace_schema::FederationOptions;
 
 use super::rewrite::{self, RewrittenQuery};
 use super::separate::{SeparateSources, SourceQueries};
-use super::targets::{QueryTarget, QueryTargets};
+use super::targets::{self, QueryTarget, QueryTargets};
 use crate::error::ErrorKind;
 use crate::pool::BodySizeClass;
 use crate::{CompiledApplication, Error, Node};
@@ -89,6 +89,7 @@ impl FederationMode {
             // The query was derived from that of a request already.
             return Ok(FederationMode::Together);
         }
+        targets::check_owners(deployment, query)?;
         let chain = value_of(&query.parameters, "searchChain").map(str::trim).filter(|name| !name.is_empty());
         let federation = deployment.application.federations.get(chain.unwrap_or(DEFAULT_CHAIN));
         let QueryTargets { targets, restrict, unresolved } = match federation {

@@ -229,6 +229,43 @@ fn own_parameters(
     Ok(own)
 }
 
+/// Refuses parameters of sources and of providers that the application does not have.
+pub fn check_owners(deployment: &CompiledApplication, query: &Query) -> Result<(), Error> {
+    let known = &deployment.application.sources;
+    let is_source = |name: &str| known.contains_key(name) || is_schema(deployment, name);
+    if let Some((_, name)) = unowned(&query.parameters, SOURCE, is_source) {
+        return Err(unknown(deployment, name));
+    }
+    let chains =
+        || known.values().flat_map(|source| std::iter::once(&source.leader).chain(&source.participants));
+    let is_provider = |name: &str| chains().any(|chain| *chain.provider == *name);
+    match unowned(&query.parameters, PROVIDERS, is_provider) {
+        None => Ok(()),
+        Some((given, name)) => {
+            let names: BTreeSet<&str> = chains().map(|chain| &*chain.provider).collect();
+            let names = names.into_iter().collect::<Vec<_>>().join(", ");
+            Err(Error::BadRequest(format!("parameter '{given}': no provider '{name}', only {names}")))
+        }
+    }
+}
+
+/// The first parameter of a family whose owner is unknown, and the name of the owner. Names may have dots.
+fn unowned<'p>(
+    parameters: &'p BTreeMap<String, String>,
+    family: &'static str,
+    is_known: impl Fn(&str) -> bool,
+) -> Option<(&'p str, &'p str)> {
+    let of_family = parameters
+        .range::<str, _>((Bound::Included(family), Bound::Unbounded))
+        .map_while(|(given, _)| Some((given.as_str(), given.strip_prefix(family)?)));
+    of_family.filter(|(_, rest)| !rest.match_indices('.').any(|(end, _)| is_known(&rest[..end]))).find_map(
+        |(given, rest)| {
+            let (name, _) = rest.split_once('.')?;
+            Some((given, name))
+        },
+    )
+}
+
 /// Parameters of one name in a family, as in `source.NAME.hits`: the rest of the parameter's name, its full
 /// name, the value.
 fn below<'p>(

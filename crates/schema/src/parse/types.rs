@@ -26,7 +26,7 @@ pub(super) static TYPES: KeywordTable<Option<TypeDecl>> = KeywordTable {
                 cursor.expect(',')?;
                 Ok(TypeDecl::Map(Box::new(key), Box::new(field_type(cursor)?)))
             });
-        "reference", "reference<artist>", "The id of a document of another type.",
+        "reference", "reference<artist>", "Refused at deployment: streamed documents have no references to others.",
             |cursor, word, parsed| parameters(cursor, word, parsed, |cursor| {
                 Ok(TypeDecl::Reference(cursor.name("document type")?))
             });
