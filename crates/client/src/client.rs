@@ -303,10 +303,22 @@ impl NodeClient {
         request: OutgoingRequest,
         mut sink: impl FnMut(&[u8]),
     ) -> Result<HeaderMap, Error> {
+        self.stream_with_headers(request, |_, piece| sink(piece)).await
+    }
+
+    /// Like [`NodeClient::stream`], with the headers of the response for each part.
+    ///
+    /// # Errors
+    /// Those of [`NodeClient::stream`].
+    pub async fn stream_with_headers(
+        &self,
+        request: OutgoingRequest,
+        mut sink: impl FnMut(&HeaderMap, &[u8]),
+    ) -> Result<HeaderMap, Error> {
         let timeout = request.timeout.unwrap_or(self.timeout);
         let mut answer = self.within(timeout, self.open(request)).await?;
         while let Some(piece) = self.within(timeout, answer.next()).await? {
-            sink(&piece);
+            sink(&answer.headers, &piece);
         }
         Ok(answer.headers)
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hyper::{Method, StatusCode};
+use hyper::header::CONTENT_TYPE;
+use hyper::{HeaderMap, Method, StatusCode};
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Map, Value, json};
 
@@ -17,8 +18,8 @@ use crate::parameter_names::{self, APPLICATION};
 /// Beginning of a statement.
 const SELECT: &str = "select ";
 
-/// Result formats that are displayed; any other is for another program, and is passed through unchanged.
-const SHOWN: [&str; 2] = ["json", "default"];
+/// Media type of the results that are displayed.
+const JSON: &str = "application/json";
 
 /// Runs a query, and shows the answer. The exit status is 1 if the answer has errors, as far as its format is
 /// text.
@@ -36,23 +37,51 @@ pub async fn run(
     }
     let body = json!(parameters).to_string();
     let request = OutgoingRequest::new(Method::POST, "/search/").body("application/json", body);
-    let form = parameters.get("format").or_else(|| parameters.get("presentation.format"));
-    if let Some(form) = form.and_then(Value::as_str).filter(|form| !SHOWN.contains(form)) {
-        let (mut output, mut errors) = (OutputStream::open(), ErrorMark::of_format(form));
-        let pass_on = |bytes: &[u8]| {
-            errors.read(bytes);
-            output.write(bytes);
-        };
-        client.stream(request, pass_on).await?;
-        return Ok(if errors.is_found { ExitCode::FAILURE } else { ExitCode::SUCCESS });
-    }
     let started = Instant::now();
-    let answer = client.send(request).await?;
+    let mut received = None;
+    let take = |headers: &HeaderMap, piece: &[u8]| {
+        received.get_or_insert_with(|| ReceivedAnswer::of_headers(headers)).take(piece);
+    };
+    client.stream_with_headers(request, take).await?;
     let elapsed = started.elapsed();
-    let answer = answer.checked()?.json();
-    output.print(|| format!("{}\nin {:.1} ms", text(&answer), elapsed.as_secs_f64() * 1e3), &answer);
-    let failed = answer.pointer("/root/errors").is_some();
+    let failed = match received {
+        Some(ReceivedAnswer::PassedOn(_, errors)) => errors.is_found,
+        Some(ReceivedAnswer::Json(body)) => {
+            let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+            output.print(|| format!("{}\nin {:.1} ms", text(&answer), elapsed.as_secs_f64() * 1e3), &answer);
+            answer.pointer("/root/errors").is_some()
+        }
+        None => false,
+    };
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// An answer in the format that the request or its query profile chose.
+enum ReceivedAnswer {
+    /// JSON, which is displayed.
+    Json(Vec<u8>),
+    /// Any other format, which is for another program and is passed through unchanged.
+    PassedOn(OutputStream, ErrorMark),
+}
+
+impl ReceivedAnswer {
+    fn of_headers(headers: &HeaderMap) -> Self {
+        let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or(JSON);
+        match media.split(';').next().unwrap_or(media).trim() {
+            JSON => ReceivedAnswer::Json(Vec::new()),
+            other => ReceivedAnswer::PassedOn(OutputStream::open(), ErrorMark::of_media(other)),
+        }
+    }
+
+    fn take(&mut self, piece: &[u8]) {
+        match self {
+            ReceivedAnswer::Json(body) => body.extend_from_slice(piece),
+            ReceivedAnswer::PassedOn(output, errors) => {
+                errors.read(piece);
+                output.write(piece);
+            }
+        }
+    }
 }
 
 /// Search for an error in an answer that is passed on in pieces.
@@ -65,10 +94,10 @@ struct ErrorMark {
 }
 
 impl ErrorMark {
-    fn of_format(format: &str) -> Self {
-        let mark = match format {
-            "sse" | "EventRenderer" => b"event: error\n".as_slice(),
-            "xml" | "XmlRenderer" => b"<errordetails>".as_slice(),
+    fn of_media(media: &str) -> Self {
+        let mark = match media {
+            "text/event-stream" => b"event: error\n".as_slice(),
+            "text/xml" => b"<errordetails>".as_slice(),
             _ => b"".as_slice(),
         };
         ErrorMark { mark, tail: Vec::new(), is_found: false }
@@ -200,17 +229,17 @@ mod tests {
     fn errors_are_found_in_pieces() {
         let events = "event: token\ndata: {\"token\":\"event: error\"}\n\n";
         let xml = "<result><hit>&lt;errordetails&gt;</hit></result>";
-        for (format, text, expected) in [
-            ("sse", events.to_owned(), false),
-            ("sse", format!("{events}event: error\ndata: {{}}\n\n"), true),
-            ("xml", xml.to_owned(), false),
-            ("xml", format!("<errordetails><error/></errordetails>{xml}"), true),
-            ("cbor", "<errordetails>".to_owned(), false),
+        for (media, text, expected) in [
+            ("text/event-stream", events.to_owned(), false),
+            ("text/event-stream", format!("{events}event: error\ndata: {{}}\n\n"), true),
+            ("text/xml", xml.to_owned(), false),
+            ("text/xml", format!("<errordetails><error/></errordetails>{xml}"), true),
+            ("application/cbor", "<errordetails>".to_owned(), false),
         ] {
             for size in [1, 5, 1000] {
-                let mut errors = ErrorMark::of_format(format);
+                let mut errors = ErrorMark::of_media(media);
                 text.as_bytes().chunks(size).for_each(|piece| errors.read(piece));
-                assert_eq!(errors.is_found, expected, "{format} {size} {text}");
+                assert_eq!(errors.is_found, expected, "{media} {size} {text}");
             }
         }
     }

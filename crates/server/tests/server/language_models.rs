@@ -293,6 +293,8 @@ fn the_command_line_shows_what_a_model_says() {
     assert!(answer.starts_with("It is late.\nin "), "{answer}");
     let events = asked(&["format=sse"]);
     assert!(events.starts_with("event: token\ndata: {\"token\":\"It is\"}\n\n"), "{events}");
+    // The answer says what it is, whichever parameter or query profile has chosen that.
+    assert_eq!(asked(&["template=sse"]), events);
     // Errors make the exit status 1, also where the answer is passed on as it comes.
     let ferries = ["yql=select title from note where userQuery()", "query=ferry", "streaming.groupname=ann"];
     let failed = |more: &[&str]| {
