@@ -1,3 +1,4 @@
+use std::fmt::Display;
 use std::sync::{Arc, Weak};
 
 use millrace_remote as remote;
@@ -46,21 +47,37 @@ impl LanguageModels {
 }
 
 impl NodeModels {
-    /// Creates the language models of an application. No request is sent yet. The error of a missing secret
-    /// has the position of the component.
+    /// Creates the language models of an application. No request is sent yet. A missing secret is an error where
+    /// a field generator asks the model, and else a warning: queries can bring a key of their own.
     pub fn language_models(
         &self,
         application: &Application,
         findings: &mut PackageFindings,
     ) -> Vec<Arc<DeployedLanguageModel>> {
         let made = application.container.language_models.iter().filter_map(|config| {
-            let language = self.language_model(config).map_err(|reason| {
-                let text = format!("{}: language model '{}': {reason}", config.position, config.id);
-                PackageMistake::new(Some(&config.position), text)
-            });
-            findings.ok_or_report(language)
+            let text = |reason: &dyn Display| {
+                format!("{}: language model '{}': {reason}", config.position, config.id)
+            };
+            let mistake = |reason: &dyn Display| PackageMistake::new(Some(&config.position), text(reason));
+            let language = self.language_model(config).map_err(|reason| mistake(&reason));
+            let language = findings.ok_or_report(language)?;
+            let Some(reason) = self.missing_secret(config) else { return Some(language) };
+            let mut generators = application.container.generators.iter();
+            if generators.any(|generator| generator.model == config.id) {
+                findings.report(mistake(&reason));
+                return None;
+            }
+            let warning =
+                format!("{}; queries have to bring a key, in the header X-LLM-API-KEY", text(&reason));
+            findings.warnings.push(warning);
+            Some(language)
         });
         made.collect()
+    }
+
+    /// The error for a secret that a model names and the environment lacks.
+    fn missing_secret(&self, config: &schema::LanguageModelConfig) -> Option<remote::Error> {
+        self.secret(config.secret.as_deref()?, &config.endpoint).err()
     }
 
     fn language_model(
@@ -75,7 +92,10 @@ impl NodeModels {
         }
         let http = self.http()?;
         http.policy().check_url(&config.endpoint)?;
-        let secret = config.secret.as_deref().map(|name| self.secret(name, &config.endpoint)).transpose()?;
+        let secret = match config.secret.as_deref().map(|name| self.secret(name, &config.endpoint)) {
+            None | Some(Err(remote::Error::NoSecret { .. })) => None,
+            Some(secret) => Some(secret?),
+        };
         let model = remote::ChatModel::new(&config.endpoint, http);
         let language = Arc::new(DeployedLanguageModel { config, model, secret });
         let mut known = self.languages.lock();

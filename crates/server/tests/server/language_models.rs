@@ -366,12 +366,23 @@ fn what_goes_wrong_is_told() {
     assert!(metrics.to_string().contains("millrace.remote.failed"), "{metrics}");
 }
 
+/// Queries can bring a key, and fields that a model writes cannot.
 #[test]
 fn a_secret_that_is_not_there_is_told_at_deployment() {
+    let service = ModelService::start();
     let server = TestServer::start_with(&[("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1")]);
-    let (status, answer) =
-        server.deploy(&[("services.xml", &services("http://127.0.0.1:1")), ("schemas/note.sd", NOTE)]);
-    let message = answer["message"].as_str().unwrap_or_default();
+    let of_queries = services(&service.url);
     let expected = "services.xml:4:5: language model 'far': no secret 'myKey': set the environment variable MILLRACE_SECRET_MYKEY";
+    for _ in 0..2 {
+        let (status, answer) = server.deploy(&[("services.xml", &of_queries), ("schemas/note.sd", NOTE)]);
+        assert!(status == 200 && answer["log"].to_string().contains(expected), "{answer}");
+    }
+    let (status, answer) = server.query(&[("searchChain", "rag"), ("prompt", "Good morning.")]);
+    assert_eq!((status, service.last().secret.as_str()), (200, ""), "{answer}");
+    let generator =
+        "<component id='asker' class='ai.vespa.llm.generation.LanguageModelFieldGenerator'/><search>";
+    let of_fields = of_queries.replacen("<search>", generator, 1);
+    let (status, answer) = server.deploy(&[("services.xml", &of_fields), ("schemas/note.sd", NOTE)]);
+    let message = answer["message"].as_str().unwrap_or_default();
     assert!(status == 400 && message.contains(expected), "{answer}");
 }
