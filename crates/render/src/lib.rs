@@ -22,7 +22,7 @@ mod xml;
 
 pub use literal::literal as tensor_literal;
 pub use response::{
-    ErrorMessage, QueryTiming, RenderOptions, SearchResponse, SourceGroup, TraceStep, json, write_cbor,
+    ErrorMessage, QueryTiming, RenderOptions, SearchResponse, SourceGroup, TraceStep, cbor, json, write_cbor,
     write_json,
 };
 pub use xml::write_xml;

@@ -136,6 +136,14 @@ pub fn write_cbor(response: &SearchResponse<'_>, options: &RenderOptions, out: &
     let _ = ciborium::into_writer(&ResponseJson { response, options }, out);
 }
 
+/// A value as CBOR.
+pub fn cbor(value: &impl Serialize) -> Vec<u8> {
+    let mut out = Vec::new();
+    // Writing to a Vec cannot fail.
+    let _ = ciborium::into_writer(value, &mut out);
+    out
+}
+
 struct ResponseJson<'a> {
     response: &'a SearchResponse<'a>,
     options: &'a RenderOptions,

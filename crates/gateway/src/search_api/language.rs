@@ -171,8 +171,8 @@ impl PromptRequest {
         query: &Query,
         format: ResultFormat,
     ) -> Result<Response, Error> {
-        if matches!(format, ResultFormat::Cbor | ResultFormat::Xml(_)) {
-            let reason = "answers of language models come as sse or json";
+        if matches!(format, ResultFormat::Xml(_)) {
+            let reason = "answers of language models come as sse, json or cbor";
             return Err(Error::parameter("presentation.format", reason.to_owned()));
         }
         let SearchedPrompt { text, result, errors } = prompt;
@@ -193,7 +193,7 @@ impl PromptRequest {
             errors,
             streams: self.asking.streams,
         };
-        if matches!(format, ResultFormat::Events) { Ok(answer.events()) } else { answer.json().await }
+        if matches!(format, ResultFormat::Events) { Ok(answer.events()) } else { answer.whole(format).await }
     }
 }
 

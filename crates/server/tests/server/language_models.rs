@@ -252,6 +252,12 @@ fn a_query_says_what_its_prompt_and_its_answer_have() {
     assert_eq!(hits["root"]["fields"]["totalCount"], 2, "{hits}");
     assert_eq!(hits["root"]["children"][1]["fields"]["title"], "the slow ferry", "{hits}");
     assert_eq!(fields(2), &json!({ "completion": "All of it." }));
+    // pyvespa accepts nothing but CBOR.
+    let request = OutgoingRequest::new(hyper::Method::GET, path(&with(&own)))
+        .header(hyper::header::ACCEPT, "application/cbor");
+    let answer = server.send(&server.url(), HttpProtocol::Http1, request);
+    assert_eq!(answer.headers["content-type"], "application/cbor", "{answer:?}");
+    assert!(String::from_utf8_lossy(&answer.body).contains("All of it."), "{answer:?}");
     let (_, events) = text(&server, &with(&[("format", "sse"), ("llm.includeHits", "true")]));
     assert!(events.starts_with("event: hits\ndata: {\"root\":"), "{events}");
     assert!(events.contains("\n\nevent: token\ndata: {\"token\":\"It is\"}\n\n"), "{events}");
@@ -359,7 +365,7 @@ fn what_goes_wrong_is_told() {
     refused(&[("searchChain", "rag")], 400, "nothing is asked: give 'prompt', 'llm.prompt' or 'query'");
     refused(&[("searchChain", "other"), ("query", "x")], 400, "'other', only rag, say, brief");
     let (status, answer) = text(&server, &with(&[("format", "xml")]));
-    assert!(status == 400 && answer.contains("come as sse or json"), "{status} {answer}");
+    assert!(status == 400 && answer.contains("come as sse, json or cbor"), "{status} {answer}");
     let (status, answer) = text(&server, &[("query", "x"), ("format", "sse")]);
     assert!(status == 400 && answer.starts_with("event: error\n"), "{status} {answer}");
     let (_, metrics) = server.get("/metrics/v2/values");

@@ -85,11 +85,11 @@ impl LanguageAnswer {
         }
     }
 
-    /// Returns it as a result, when it is complete.
+    /// Returns it as a result in CBOR or JSON, when it is complete.
     ///
     /// # Errors
     /// There is no answer.
-    pub(super) async fn json(mut self) -> Result<Response, Error> {
+    pub(super) async fn whole(mut self, format: ResultFormat) -> Result<Response, Error> {
         let kind = self.kind();
         let mut events: Vec<(&str, String)> = Vec::new();
         events.extend(self.prompt.take().map(|prompt| ("prompt", prompt)));
@@ -122,8 +122,12 @@ impl LanguageAnswer {
             root["errors"] = json!(errors);
         }
         root["children"] = json!([stream]);
-        let body = json!({ "root": root }).to_string().into_bytes();
-        Ok(http::answer(StatusCode::OK, &ResultFormat::Json.content_type(), body))
+        let result = json!({ "root": root });
+        let (format, body) = match format {
+            ResultFormat::Cbor => (format, millrace_render::cbor(&result)),
+            _ => (ResultFormat::Json, result.to_string().into_bytes()),
+        };
+        Ok(http::answer(StatusCode::OK, &format.content_type(), body))
     }
 }
 
