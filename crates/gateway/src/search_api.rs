@@ -214,7 +214,7 @@ async fn read_request(
     let observer = spans::observer_of(&request);
     node.quotas().admit_address(peer, started, node.metrics())?;
     let parameters::ReadParameters { mut parameters, limits, room } =
-        parameters::read(node, deployment, &hop, request).await?;
+        parameters::read(node, deployment, &hop, request, format).await?;
     *format = ResultFormat::read(&parameters, headers)?;
     let container = &deployment.application.container;
     if container.limits_rates

@@ -14,6 +14,7 @@ use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error};
 use millrace_query::{QueryLimits, is_parameter, is_same_parameter, value_of};
 
+use super::format::ResultFormat;
 use crate::GatewayState;
 use crate::http::{self, BodyBounds, BudgetReservation, RequestParameters};
 
@@ -35,12 +36,13 @@ pub(super) const LIMITS_OF_PROFILES: &[&str] =
     &["grouping.globalMaxGroups", "maxHits", "maxOffset", "maxQueryItems"];
 
 /// Reads the parameters. The request line takes precedence over a JSON body, and a form over the request
-/// line.
+/// line. The format that they ask for is noted before they are checked, so that errors have it.
 pub(super) async fn read(
     node: &GatewayState,
     deployment: &CompiledApplication,
     hop: &ForwardKind,
     request: Request,
+    format: &mut ResultFormat,
 ) -> Result<ReadParameters, Error> {
     let (mut parts, body) = request.into_parts();
     let settings = &node.settings().limits;
@@ -85,6 +87,10 @@ pub(super) async fn read(
         other => {
             return Err(Error::MethodNotAllowed { method: other.to_string(), allowed: "GET, POST" });
         }
+    }
+    // A query profile may set another one, and an unknown one is an error of its own.
+    if let Ok(asked) = ResultFormat::read(&parameters, &parts.headers) {
+        *format = asked;
     }
     if !is_of_node {
         check(&parameters)?;

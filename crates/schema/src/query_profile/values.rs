@@ -130,7 +130,8 @@ impl QueryProfiles {
         let request = collection.request;
         let references = request.iter().filter_map(|(name, value)| match value.strip_prefix("ref:") {
             Some(reference) => Some((name, reference)),
-            None if is_built_in(name) => None,
+            // An object of a JSON body is also given by its members.
+            None if is_built_in(name) || value.starts_with('{') => None,
             None => self.is_reference(of?, name).then_some((name, value.as_str())),
         });
         for (name, reference) in references.take(REFERENCES_MAX) {

@@ -297,6 +297,7 @@ fn a_parameter_of_a_profile_type_takes_the_id_of_a_profile() {
         ("user=plain", "! parameter 'user': query profile 'plain' is not of the type 'user'"),
         ("user=nosuch", "! parameter 'user': no query profile 'nosuch'"),
         ("own=nosuch", "text="),
+        ("user={\"age\":9}&user.age=9", "text=9"),
         ("other=nosuch", "text="),
     ] {
         assert_eq!(values(&all, request), expected, "{request}");

@@ -366,8 +366,13 @@ fn what_goes_wrong_is_told() {
     refused(&[("searchChain", "other"), ("query", "x")], 400, "'other', only rag, say, brief");
     let (status, answer) = text(&server, &with(&[("format", "xml")]));
     assert!(status == 400 && answer.contains("come as sse, json or cbor"), "{status} {answer}");
-    let (status, answer) = text(&server, &[("query", "x"), ("format", "sse")]);
-    assert!(status == 400 && answer.starts_with("event: error\n"), "{status} {answer}");
+    let nothing: &[(&str, &str)] = &[];
+    for wrong in [nothing, &[("searchChain", "rag"), ("maxHits", "5")], &[("queryProfile", "none")]] {
+        let asked: Vec<(&str, &str)> =
+            wrong.iter().copied().chain([("query", "x"), ("format", "sse")]).collect();
+        let (status, answer) = text(&server, &asked);
+        assert!(status == 400 && answer.starts_with("event: error\n"), "{status} {answer}");
+    }
     let (_, metrics) = server.get("/metrics/v2/values");
     assert!(metrics.to_string().contains("millrace.remote.failed"), "{metrics}");
 }
