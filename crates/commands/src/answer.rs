@@ -11,6 +11,14 @@ pub fn text(answer: &Value) -> String {
     }
     let failed = !lines.is_empty();
     if ["token_stream", "completion"].iter().any(|id| root["id"] == *id) {
+        for event in children(root).iter().flat_map(children) {
+            if let Some(prompt) = event["fields"]["prompt"].as_str() {
+                lines.push(format!("prompt:\n{}\n", prompt.trim_end()));
+            }
+            if let Some(result) = event["fields"]["hits"].as_str() {
+                lines.push(format!("{}\n", text(&serde_json::from_str(result).unwrap_or_default())));
+            }
+        }
         lines.push(model_answer(root));
         return lines.join("\n");
     }
@@ -223,5 +231,14 @@ mod tests {
             "At nine.\n\nBye."
         );
         assert_eq!(text(&answer(json!([event("completion", "At nine.")]))), "At nine.");
+        // What the request asks for beside the answer.
+        let hit = json!({ "id": "id:m:m::1", "relevance": 0.5, "fields": { "size": 7 } });
+        let result = json!({ "root": { "fields": { "totalCount": 1 }, "children": [hit] } }).to_string();
+        let events =
+            json!([event("prompt", "size: 7\n\nwhen\n"), event("hits", &result), event("token", "At nine.")]);
+        assert_eq!(
+            text(&answer(events)),
+            "prompt:\nsize: 7\n\nwhen\n\n  1. id:m:m::1  (0.5)\n     size: 7\n1 document matches\n\nAt nine."
+        );
     }
 }
