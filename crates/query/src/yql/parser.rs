@@ -261,6 +261,9 @@ impl<'a> YqlParser<'a> {
                 let (left, right) = boxed(left, self.operand()?);
                 SyntaxForm::Compare(comparison, left, right)
             }
+            YqlToken::Word(_) if matches!(&left.form, SyntaxForm::Name(name) if is_negation(name)) => {
+                return Err(SyntaxFault::new(at, NEGATION));
+            }
             _ => return Ok(negated(at, bangs, left)),
         };
         Ok(negated(at, bangs, SyntaxNode::new(at, form)))
@@ -314,6 +317,9 @@ impl<'a> YqlParser<'a> {
         let at = self.at;
         let mut name = self.name("title contains \"word\"")?;
         if self.token == YqlToken::Mark("(") {
+            if is_negation(&name) {
+                return Err(SyntaxFault::new(at, NEGATION));
+            }
             let arguments = self.arguments(Self::expression)?;
             return Ok(SyntaxNode::new(at, SyntaxForm::Call(name, arguments)));
         }
@@ -560,6 +566,14 @@ impl<'a> YqlParser<'a> {
 
 fn negated(at: usize, bangs: usize, node: SyntaxNode) -> SyntaxNode {
     if bangs % 2 == 1 { SyntaxNode::new(at, SyntaxForm::Not(Box::new(node))) } else { node }
+}
+
+/// Error for the negation of other languages.
+const NEGATION: &str = "a condition is negated by '!', as in: true and !(folder contains \"spam\")";
+
+/// True for the negation of other languages.
+fn is_negation(word: &str) -> bool {
+    word.eq_ignore_ascii_case("not")
 }
 
 /// True for operators of other languages that are spelled differently in YQL.
