@@ -186,6 +186,7 @@ def test_a_source_that_does_not_exist_is_told_before_a_missing_group(notes):
 UNSHOWN = [
     ("titel", "no field 'titel' to select (did you mean 'title'?)"),
     ("title, zzzzzzzzzz", "no field 'zzzzzzzzzz' to select"),
+    ("title, owner.first", "'owner.first' is a part of a field: select 'owner', which is shown as a whole"),
     ("title, documentid, sddocname, summaryfeatures, matchfeatures, rankfeatures", None),
 ]
 

@@ -119,6 +119,11 @@ fn unshown(query: &Query, searches: &[Arc<PreparedSearch>]) -> Vec<UnshownField>
                 "the selected field '{name}' is in no document summary: add 'summary' to its indexing"
             );
         }
+        if let Some((whole, _)) = name.split_once('.')
+            && schemas().any(|schema| schema.fields.contains_key(whole))
+        {
+            return format!("'{name}' is a part of a field: select '{whole}', which is shown as a whole");
+        }
         let shown =
             schemas().flat_map(|schema| schema.summaries.values()).flat_map(|summary| &summary.fields);
         let hint = did_you_mean(name, shown.map(|field| &*field.name));
