@@ -47,8 +47,8 @@ impl LanguageModels {
 }
 
 impl NodeModels {
-    /// Creates the language models of an application. No request is sent yet. A missing secret is an error where
-    /// a field generator asks the model, and else a warning: queries can bring a key of their own.
+    /// Creates the language models of an application. No request is sent yet. A missing secret is an error
+    /// where a field generator asks the model, and else a warning: queries can bring a key of their own.
     pub fn language_models(
         &self,
         application: &Application,

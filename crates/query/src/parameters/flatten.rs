@@ -42,9 +42,9 @@ const EXAMPLE: &str = "for example: {\"yql\": \"select * from sources * where tr
 
 /// Converts a JSON body to parameters. Objects are flattened with dots, so that `{"ranking": {"profile":
 /// "x"}}` is `ranking.profile=x`. Composite values stay JSON text: lists, the parts of `select`, query
-/// tensors, schemas of answers, and maps of tokens that `@name` refers to (which are flattened as well). A list
-/// of `streaming.groupname` becomes `streaming.groupnames`, and one of names that commas would separate in a
-/// text becomes that text.
+/// tensors, schemas of answers, and maps of tokens that `@name` refers to (which are flattened as well). A
+/// list of `streaming.groupname` becomes `streaming.groupnames`, and one of names that commas would separate
+/// in a text becomes that text.
 ///
 /// # Errors
 /// [`Error::Syntax`] if it is not a JSON object, with the position; [`Error::TooMany`] for more than `max`
