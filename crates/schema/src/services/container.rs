@@ -151,7 +151,7 @@ fn components(node: Node<'_, '_>, files: &Files, findings: &mut PackageFindings)
         });
         findings.ok_or_report(added);
     }
-    let chains = language::chains(node, &read.language_models, files);
+    let chains = language::chains(node, &read.language_models, files, &mut findings.warnings);
     read.chains = findings.ok_or_report(chains).unwrap_or_default();
     read
 }
