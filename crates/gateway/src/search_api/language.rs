@@ -240,7 +240,7 @@ impl<'p> ChainParameters<'p> {
         let is_known = |name: &str| {
             name.contains('.') || PARAMETERS.iter().any(|known| known.eq_ignore_ascii_case(name))
         };
-        match self.parameters.keys().filter_map(own).find(|name| !is_known(name)) {
+        match self.parameters.keys().filter_map(own).find(|&name| !is_known(name)) {
             None => Ok(()),
             Some(name) => Err(Error::BadRequest(format!(
                 "parameter '{}.{name}': it is not one of those of language models{}",

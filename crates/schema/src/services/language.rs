@@ -25,6 +25,9 @@ const ALONE: &str = "ai.vespa.search.llm.LLMSearcher";
 /// Component that creates field values with a model.
 const GENERATOR: &str = "ai.vespa.llm.generation.LanguageModelFieldGenerator";
 
+/// Classes of all components of language models that run here.
+pub(super) const CLASSES: [&str; 4] = [CLIENT, ABOUT_HITS, ALONE, GENERATOR];
+
 /// URL of OpenAI's own service, and its default model.
 const OPENAI: &str = "https://api.openai.com/v1/";
 const OPENAI_MODEL: &str = "gpt-4o-mini";

@@ -358,6 +358,14 @@ fn what_cannot_work_is_refused() {
     for (inside, expected) in [
         ("<handler id='h' class='a.B' bundle='b'/>", "Java components do not run here"),
         (
+            "<handler id='ai.vespa.mcp.MCPRequestHandler'/>",
+            "do its work in the client (did you mean 'ai.vespa.mcp.McpRequestHandler'?)",
+        ),
+        (
+            "<search><chain id='default'><searcher id='ai.vespa.llm.search.RagSearcher'/></chain></search>",
+            "do its work in the client (did you mean 'ai.vespa.search.llm.RAGSearcher'?)",
+        ),
+        (
             "<search><chain id='default'><searcher id='s' bundle='b'/></chain></search>",
             "Java components do not run here",
         ),
@@ -369,7 +377,7 @@ fn what_cannot_work_is_refused() {
         ),
         (
             "<component id='e' type='bert-embedder'><normalise>true</normalise></component>",
-            "a bert-embedder has no setting <normalise>",
+            "bert-embedder has no setting <normalise>",
         ),
         (
             "<component id='e' type='hugging-face-embedder'><pooling-strategy>max</pooling-strategy></component>",
