@@ -261,8 +261,10 @@ impl<'p> ChainParameters<'p> {
             None => {}
         }
         Ok(self.text("fields").map_or(ContextScope::All, |names| {
-            let names: BTreeSet<String> = names.split(',').map(|name| name.trim().to_owned()).collect();
-            ContextScope::Fields(names)
+            // A JSON body may have a list.
+            let list: Option<BTreeSet<String>> = serde_json::from_str(names).ok();
+            let split = || names.split(',').map(|name| name.trim().to_owned()).collect();
+            ContextScope::Fields(list.unwrap_or_else(split))
         }))
     }
 
