@@ -231,7 +231,7 @@ impl<'a> ProfileCompiler<'a> {
         if !known.iter().any(|(known, _)| known == name) {
             let position = self.setup.profile.position.clone();
             let input = self.compile_score(&SourcedText { value: name.parameters[0].clone(), position });
-            let input = input.map_err(|error| Error::setup(format!("{name}: {error}")))?;
+            let input = input.map_err(|error| Error::setup(format!("{name}: {}", error.reason())))?;
             self.features.borrow_mut().push((name.clone(), normalized(known.len())));
             known.push((name.clone(), HitNormalizer { input, kind }));
         }

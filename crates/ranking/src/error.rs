@@ -62,6 +62,14 @@ impl Error {
         Error::Setup(reason.into())
     }
 
+    /// The message without the location in the application package, for an error that has one of its own.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Error::Profile { reason, .. } => reason.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// The package file at fault, if a model could not be read.
     pub fn file(&self) -> Option<&str> {
         match self {

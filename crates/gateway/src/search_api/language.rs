@@ -240,7 +240,7 @@ impl<'p> ChainParameters<'p> {
         let is_known = |name: &str| {
             name.contains('.') || PARAMETERS.iter().any(|known| known.eq_ignore_ascii_case(name))
         };
-        match self.parameters.keys().filter_map(own).find(|name| !is_known(name)) {
+        match self.parameters.keys().filter_map(own).find(|&name| !is_known(name)) {
             None => Ok(()),
             Some(name) => Err(Error::BadRequest(format!(
                 "parameter '{}.{name}': it is not one of those of language models{}",
@@ -261,8 +261,10 @@ impl<'p> ChainParameters<'p> {
             None => {}
         }
         Ok(self.text("fields").map_or(ContextScope::All, |names| {
-            let names: BTreeSet<String> = names.split(',').map(|name| name.trim().to_owned()).collect();
-            ContextScope::Fields(names)
+            // A JSON body may have a list.
+            let list: Option<BTreeSet<String>> = serde_json::from_str(names).ok();
+            let split = || names.split(',').map(|name| name.trim().to_owned()).collect();
+            ContextScope::Fields(list.unwrap_or_else(split))
         }))
     }
 

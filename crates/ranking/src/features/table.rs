@@ -1,4 +1,5 @@
 use millrace_expression::FeatureName;
+use millrace_schema::did_you_mean;
 
 use super::{
     FeatureSetup, RankFeature, attribute, bm25, bm25_tensors, closest, comparison, distance,
@@ -144,10 +145,28 @@ const FIRST_OUTPUTS: &[(&str, &str)] = &[
 const NAMED_OUTPUTS: &[&str] =
     &["distanceToPath", "elementCompleteness", "fieldTermMatch", "subqueries", "term", "termDistance"];
 
+/// Features of the global phase, which are not in the table.
+const OF_GLOBAL_PHASE: [&str; 3] = ["normalize_linear", "reciprocal_rank", "reciprocal_rank_fusion"];
+
+/// Hint at the feature, the function or the constant that may be meant. Any name is like one or two letters.
+fn hint(setup: &FeatureSetup<'_>, name: &FeatureName) -> String {
+    if name.name.len() <= 2 {
+        return String::new();
+    }
+    let mut known: Vec<&str> = FEATURES.iter().map(|info| info.name).collect();
+    known.extend(OF_GLOBAL_PHASE);
+    known.extend(setup.profile.functions.keys().map(String::as_str));
+    known.extend(setup.profile.constants.keys().map(String::as_str));
+    did_you_mean(&name.name, known)
+}
+
 /// Sets a feature up. Its first output may be named or not.
 pub(crate) fn set_up(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
     let Some(info) = FEATURES.iter().find(|info| info.name == name.name) else {
-        return Err(Error::setup(format!("no rank feature, function or constant '{name}'")));
+        return Err(Error::setup(format!(
+            "no rank feature, function or constant '{name}'{}",
+            hint(setup, name)
+        )));
     };
     let first =
         FIRST_OUTPUTS.iter().find(|(feature, _)| *feature == info.name).map_or("out", |(_, out)| *out);

@@ -105,6 +105,8 @@ fn values_of_the_request() {
     check("pi", [std::f64::consts::PI; 3]);
     refused("constant(nothing)", "no constant 'nothing'");
     refused("nothing", "no rank feature, function or constant 'nothing'");
+    refused("nativeRnk", "or constant 'nativeRnk' (did you mean 'nativeRank'?)");
+    refused("normalise_linear(bm25(title))", "(bm25(title))' (did you mean 'normalize_linear'?)");
     refused("onnx(model)", "no such onnx-model, none");
     refused("term(x).weight", "needs the number of a term");
     refused("value(2.5,7).2", "its outputs are the numbers from 0 to 1");

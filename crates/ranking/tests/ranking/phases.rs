@@ -254,6 +254,7 @@ fn the_global_phase_compares_hits_with_each_other() {
     refused(of("normalize_linear(reciprocal_rank(bm25(title)))", 1), "only the global phase can");
     refused(of("reciprocal_rank(bm25(title), few)", 1), "k a number");
     refused(of("reciprocal_rank_fusion(bm25(title))", 1), "at least two");
+    refused(of("normalize_linear(nothing)", 1), "normalize_linear(nothing): no rank feature");
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn components(node: Node<'_, '_>, files: &Files, findings: &mut PackageFindings)
         });
         findings.ok_or_report(added);
     }
-    let chains = language::chains(node, &read.language_models, files);
+    let chains = language::chains(node, &read.language_models, files, &mut findings.warnings);
     read.chains = findings.ok_or_report(chains).unwrap_or_default();
     read
 }
@@ -203,13 +203,15 @@ fn component(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<Option<Em
     let platform = ["com.yahoo.", "ai.vespa."].iter().any(|prefix| class.starts_with(prefix));
     if platform && node.attribute("bundle").is_none_or(|bundle| !bundle.contains("embed")) {
         warnings.push(format!(
-            "{}: component '{id}' has no effect: its class is Java",
-            xml::position_of(FILE, node)
+            "{}: component '{id}' has no effect: its class is Java{}",
+            xml::position_of(FILE, node),
+            class_hint(class)
         ));
         return Ok(None);
     }
     let reason = format!(
-        "component '{id}': Java components do not run here: remove it, and do its work in the client"
+        "component '{id}': Java components do not run here: remove it, and do its work in the client{}",
+        class_hint(class)
     );
     xml::invalid(FILE, node, reason)
 }
@@ -234,7 +236,8 @@ fn handler<'a>(node: Node<'a, '_>) -> Result<&'a str, Error> {
         ASSISTANTS => Ok(ASSISTANTS),
         other => {
             let reason = format!(
-                "handler '{other}': Java components do not run here: remove it, and do its work in the client"
+                "handler '{other}': Java components do not run here: remove it, and do its work in the client{}",
+                class_hint(other)
             );
             xml::invalid(FILE, node, reason)
         }
@@ -246,6 +249,15 @@ const RATE_LIMITING: &str = "com.yahoo.search.searchers.RateLimitingSearcher";
 
 /// The platform's searcher that rejects text encoded twice, which the node implements itself.
 const CHECKING: &str = "com.yahoo.search.searchers.InputCheckingSearcher";
+
+/// Hint at a class that runs here, for one of its name in another package or another case of letters.
+fn class_hint(class: &str) -> String {
+    let name = |class: &str| class.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    let own = [ASSISTANTS, ASSISTANTS_SEARCH, RATE_LIMITING, CHECKING];
+    let mut all = own.into_iter().chain(language::CLASSES);
+    let near = all.find(|&known| known != class && name(known) == name(class));
+    near.map(|known| format!(" (did you mean '{known}'?)")).unwrap_or_default()
+}
 
 /// Class of a component.
 pub(super) fn class_of<'a>(component: Node<'a, '_>) -> &'a str {
@@ -269,7 +281,8 @@ fn searcher(node: Node<'_, '_>, warnings: &mut Vec<String>) -> Result<(), Error>
     }
     if !HARMLESS_SEARCHERS.contains(&class_of(node)) {
         let reason = format!(
-            "searcher '{id}': Java components do not run here: remove it, and do its work in the client"
+            "searcher '{id}': Java components do not run here: remove it, and do its work in the client{}",
+            class_hint(class_of(node))
         );
         return xml::invalid(FILE, node, reason);
     }

@@ -59,7 +59,7 @@ pub(super) fn read(
         return xml::invalid(FILE, node, "an embedder needs an id, which statements and queries call it by");
     };
     let mut parts = EmbedderParts::default();
-    let unknown = |name: &str, hint: &str| format!("a {component_type} has no setting <{name}>{hint}");
+    let unknown = |name: &str, hint: &str| format!("{component_type} has no setting <{name}>{hint}");
     means.settings.read_elements(node, &mut parts, warnings, unknown)?;
     let prepend = std::mem::take(&mut parts.prepend);
     Ok(EmbedderConfig {

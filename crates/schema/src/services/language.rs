@@ -10,7 +10,7 @@ use crate::language::{
     FieldGenerator, InvalidAnswerPolicy, LanguageChain, LanguageModelConfig, PromptTemplate, SearchChain,
 };
 use crate::package::Files;
-use crate::suggest::one_of;
+use crate::suggest::{did_you_mean, one_of};
 use crate::{Error, xml};
 
 /// Client of services with OpenAI's protocol.
@@ -25,9 +25,14 @@ const ALONE: &str = "ai.vespa.search.llm.LLMSearcher";
 /// Component that creates field values with a model.
 const GENERATOR: &str = "ai.vespa.llm.generation.LanguageModelFieldGenerator";
 
+/// Classes of all components of language models that run here.
+pub(super) const CLASSES: [&str; 4] = [CLIENT, ABOUT_HITS, ALONE, GENERATOR];
+
 /// URL of OpenAI's own service, and its default model.
 const OPENAI: &str = "https://api.openai.com/v1/";
 const OPENAI_MODEL: &str = "gpt-4o-mini";
+/// Chains that every application has.
+const BUILT_IN: [&str; 4] = ["default", "native", "vespa", "vespaPhases"];
 /// Default prefix of query parameters.
 const PREFIX: &str = "llm";
 
@@ -222,16 +227,38 @@ pub(super) fn chains(
     container: Node<'_, '_>,
     models: &[LanguageModelConfig],
     files: &Files,
+    warnings: &mut Vec<String>,
 ) -> Result<Vec<SearchChain>, Error> {
     let Some(search) = xml::child(container, "search") else { return Ok(Vec::new()) };
     let all: Vec<Node<'_, '_>> = xml::named(search, "chain").collect();
-    all.iter()
-        .map(|chain| {
-            let searcher = searcher_of(search, *chain, &all);
-            let asks = searcher.map(|node| language_chain(node, models, files)).transpose()?;
-            Ok(SearchChain { id: super::required(*chain, "id")?.to_owned(), asks })
-        })
-        .collect()
+    let mut chains: Vec<SearchChain> = Vec::with_capacity(all.len());
+    for chain in &all {
+        let id = super::required(*chain, "id")?;
+        if chains.iter().any(|other| other.id == id) {
+            return xml::invalid(FILE, *chain, format!("there are two chains with the id '{id}'"));
+        }
+        warnings.extend(unknown_parents(search, *chain));
+        let searcher = searcher_of(search, *chain, &all);
+        let asks = searcher.map(|node| language_chain(node, models, files)).transpose()?;
+        chains.push(SearchChain { id: id.to_owned(), asks });
+    }
+    Ok(chains)
+}
+
+/// Warnings of names that a chain inherits and that are not those of chains.
+fn unknown_parents(search: Node<'_, '_>, chain: Node<'_, '_>) -> Vec<String> {
+    let providers = || xml::named(search, "provider");
+    let sources = providers().flat_map(|provider| xml::named(provider, "source"));
+    let others = xml::named(search, "chain").chain(providers()).chain(sources);
+    let mut known: Vec<&str> = others.filter_map(|other| other.attribute("id")).collect();
+    known.extend(BUILT_IN);
+    let named = chain.attribute("inherits").unwrap_or_default().split_whitespace();
+    let warning = |name: &str| {
+        let (position, id) = (xml::position_of(FILE, chain), chain.attribute("id").unwrap_or_default());
+        let hint = did_you_mean(name, known.iter().copied());
+        format!("{position}: chain '{id}' inherits '{name}', which is not a chain{hint}: it has no effect")
+    };
+    named.filter(|name| !known.contains(name)).map(warning).collect()
 }
 
 /// The language model searcher of a chain: its own, or else that of an inherited chain.

@@ -358,6 +358,14 @@ fn what_cannot_work_is_refused() {
     for (inside, expected) in [
         ("<handler id='h' class='a.B' bundle='b'/>", "Java components do not run here"),
         (
+            "<handler id='ai.vespa.mcp.MCPRequestHandler'/>",
+            "do its work in the client (did you mean 'ai.vespa.mcp.McpRequestHandler'?)",
+        ),
+        (
+            "<search><chain id='default'><searcher id='ai.vespa.llm.search.RagSearcher'/></chain></search>",
+            "do its work in the client (did you mean 'ai.vespa.search.llm.RAGSearcher'?)",
+        ),
+        (
             "<search><chain id='default'><searcher id='s' bundle='b'/></chain></search>",
             "Java components do not run here",
         ),
@@ -369,7 +377,7 @@ fn what_cannot_work_is_refused() {
         ),
         (
             "<component id='e' type='bert-embedder'><normalise>true</normalise></component>",
-            "a bert-embedder has no setting <normalise>",
+            "bert-embedder has no setting <normalise>",
         ),
         (
             "<component id='e' type='hugging-face-embedder'><pooling-strategy>max</pooling-strategy></component>",
@@ -413,6 +421,10 @@ fn what_cannot_work_is_refused() {
             "<component id='l' class='ai.vespa.llm.clients.OpenAI'/><search><chain id='rag'><searcher id='ai.vespa.search.llm.RAGSearcher'><config name='ai.vespa.search.llm.llm-searcher'><promptTemplate>ask.txt</promptTemplate></config></searcher></chain></search>",
             "the package has no file 'ask.txt'",
         ),
+        (
+            "<search><chain id='rag' inherits='vespa'/><chain id='rag' inherits='native'/></search>",
+            "there are two chains with the id 'rag'",
+        ),
         ("<component id='e' type='magic-embedder'/>", "unknown component type 'magic-embedder'"),
         ("<http><server id='s' port='${port}'/></http>", "no property 'port'"),
         ("<http><server id='s' port='99999'/></http>", "'99999' in <server> is not a number"),
@@ -454,11 +466,14 @@ fn chains_that_ask_language_models_are_read() {
           </chain>
           <chain id="heir" inherits="round rag"/>
           <chain id="round" inherits="heir"/>
-          <chain id="say"><searcher idref="shared"/></chain>
+          <chain id="say" inherits="vepsa"><searcher idref="shared"/></chain>
         </search>
       </container>"#;
     let files = [("prompts/ask.txt", "Answer in German.\n{context}\n@query\n")];
-    let container = application(&format!("{services}{MAIL}</services>"), &files).unwrap().container;
+    let read = application(&format!("{services}{MAIL}</services>"), &files).unwrap();
+    let expected = "services.xml:32:11: chain 'say' inherits 'vepsa', which is not a chain (did you mean 'vespa'?): it has no effect";
+    assert_eq!(read.warnings, [expected]);
+    let container = read.container;
     let [first, second] = &container.language_models[..] else { panic!("two models") };
     assert_eq!((first.endpoint.as_str(), first.model.as_str()), ("http://127.0.0.1:8080/v1/", "m-1"));
     assert_eq!(first.secret.as_deref(), Some("myApiKey"));

@@ -229,6 +229,7 @@ fn a_query_says_what_its_prompt_and_its_answer_have() {
     let (server, service) = started();
     for (parameters, prompt) in [
         (&[("llm.fields", "stars, none")][..], "stars: 2\n\nstars: 4\n\nferry"),
+        (&[("llm.fields", "[\"title\"]")][..], "title: a red ferry\n\ntitle: the slow ferry\n\nferry"),
         (&[("llm.context", "skip")][..], "ferry"),
         (&[("llm.context", "skip"), ("prompt", "{context}About @query.")][..], "About ferry."),
     ] {
