@@ -197,7 +197,9 @@ pub(crate) fn erase_before(options: &StoreOptions, first_number: u64) -> bool {
 /// bounds.
 pub(crate) fn delete_unkept(options: &StoreOptions) -> io::Result<()> {
     if !options.keep_logs.is_zero() {
-        note_following(options)?;
+        if let Err(error) = note_following(options) {
+            tracing::warn!(%error, "kept logs of an earlier version do not name the next one: a gap would not be noticed");
+        }
         return expire(options);
     }
     match fs::remove_dir_all(directory(&options.data_dir)) {
