@@ -42,14 +42,16 @@ impl Store {
         let (mut unreadable, mut leaving) = (BTreeSet::new(), BTreeSet::new());
         for (number, segment) in &segments {
             let opened = segment.opened.as_ref();
-            if !opened.is_ok_and(|opened| opened.verify().is_ok()) {
+            let is_whole = opened.is_ok_and(|opened| opened.verify().is_ok());
+            let is_young = opened.is_ok_and(|opened| opened.oldest() >= since);
+            if !is_whole {
                 unreadable.insert(*number);
             }
-            if unreadable.contains(number) || !opened.is_ok_and(|opened| opened.oldest() >= since) {
+            if !is_whole || !is_young {
                 leaving.insert(*number);
             }
         }
-        tracing::error!(?unreadable, ?leaving, replicas = ?damaged, "segments leave replicas that cannot be read");
+        tracing::error!(?unreadable, ?leaving, replicas = ?damaged, "segments leave damaged replicas");
         let given_up = GivenUpFiles { replicas: &damaged, unreadable, leaving };
         shared.publish_alone(&damaged, |state| Ok(given_up.without(state)))?;
         shared.counts.forget(&damaged);

@@ -15,6 +15,9 @@ use crate::state::manifest::Manifest;
 use crate::tail::TailLogFile;
 use crate::{CheckFinding, Error};
 
+/// Cure for a kept log that is damaged or missing.
+const LOG_CURE: &str = "put a copy of the file back, or make a snapshot for points in time from now on";
+
 /// Result of the check of the snapshots and kept logs of a data directory.
 pub(crate) struct SnapshotCheck {
     /// Number of files read.
@@ -55,7 +58,7 @@ impl SnapshotCheck {
                         "the log {next:016} that followed this one is not there: points in time after it cannot be \
                          restored from a snapshot before it"
                     ),
-                    cure: "put a copy of the file back, or make a snapshot for points in time from now on".to_owned(),
+                    cure: LOG_CURE.to_owned(),
                 });
             }
             check.files += 1;
@@ -64,7 +67,7 @@ impl SnapshotCheck {
                     &error,
                     log.path.clone(),
                     "points in time from its first write on cannot be restored from an earlier snapshot",
-                    "put a copy of the file back, or make a snapshot for points in time from now on",
+                    LOG_CURE,
                 ));
             }
         }

@@ -1,8 +1,8 @@
 //! Kept logs: the logs of sealed generations, from which points in time between snapshots are restored.
 //!
-//! They lie in `DATA_DIR/snapshots/.logs`, each under the number of its generation, the time until which it has
-//! writes, and the number of the generation that followed it. Only the oldest are deleted: so those that are
-//! there follow one another, and a gap is a loss.
+//! They lie in `DATA_DIR/snapshots/.logs`, each under the number of its generation, the time until which it
+//! has writes, and the number of the generation that followed it. Only the oldest are deleted: so those that
+//! are there follow one another, and a gap is a loss.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -141,8 +141,8 @@ fn following(options: &StoreOptions, number: u64) -> io::Result<Option<u64>> {
     Ok(numbers.filter(|other| *other > number).min())
 }
 
-/// Notes in the names of logs that an earlier version kept which one followed each. That version does not know
-/// these names: it refuses points in time for which it would lack later logs.
+/// Notes in the names of logs that an earlier version kept which one followed each. That version does not
+/// know these names: it refuses points in time for which it would lack later logs.
 fn note_following(options: &StoreOptions) -> io::Result<()> {
     let mut logs = kept(&options.data_dir)?;
     logs.retain(|log| log.next.is_none());
@@ -197,7 +197,9 @@ pub(crate) fn erase_before(options: &StoreOptions, first_number: u64) -> bool {
 /// bounds.
 pub(crate) fn delete_unkept(options: &StoreOptions) -> io::Result<()> {
     if !options.keep_logs.is_zero() {
-        note_following(options)?;
+        if let Err(error) = note_following(options) {
+            tracing::warn!(%error, "kept logs of an earlier version do not name the next one: a gap would not be noticed");
+        }
         return expire(options);
     }
     match fs::remove_dir_all(directory(&options.data_dir)) {

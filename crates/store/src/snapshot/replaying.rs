@@ -39,8 +39,8 @@ pub(super) struct LogsAfter {
 }
 
 impl LogsAfter {
-    /// Lists the logs of a data directory from a generation on: kept ones, those of writes that are not sealed
-    /// yet, and those that a killed process had sealed and not kept yet.
+    /// Lists the logs of a data directory from a generation on: kept ones, those of writes that are not
+    /// sealed yet, and those that a killed process had sealed and not kept yet.
     ///
     /// # Errors
     /// The generation's log is not kept any more, or one after it is missing, so that writes are.
