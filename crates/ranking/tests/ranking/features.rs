@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_document::{DataType, DocumentField, DocumentValue, StructType};
-use millrace_plan::{LeafId, Plan, PlanLeaf, PlanNode, Predicate};
+use millrace_plan::{LeafId, Plan, PlanLeaf, PlanNode, PlanTerm, Predicate, TermId, WordPattern};
 use millrace_ranking::CompiledProfile;
 
 use crate::support::{documents, matches, plan, profile, schema, view};
@@ -312,6 +312,34 @@ fn words() {
     check("nativeDotProduct(tags)", [1000.0, 500.0, 0.0]);
     refused("bm25(price)", "needs a text field");
     refused("termDistance(title,0,1).sideways", "has the outputs");
+}
+
+#[test]
+fn weights_of_sets_are_relative_to_all_terms_of_attributes() {
+    let with_color = |mut plan: Plan| {
+        let (term, leaf) = (TermId(plan.terms.len()), LeafId(plan.leaves.len()));
+        plan.terms.push(PlanTerm { leaves: vec![leaf], ..plan.terms[3].clone() });
+        let predicate = Predicate::Value { pattern: WordPattern::Exact("blue".to_owned()), cased: false };
+        plan.leaves.push(PlanLeaf {
+            field: "color".into(),
+            predicate,
+            term: Some(term),
+            dot_product_above: None,
+        });
+        plan.root = PlanNode::Rank(Box::new(plan.root), vec![PlanNode::Leaf(leaf)]);
+        plan
+    };
+    let check = |output: &str, expected: [f64; 3]| {
+        assert_eq!(scores_of(&format!("attributeMatch({output}"), with_color).unwrap(), expected, "{output}");
+    };
+    check("tags).normalizedWeight", [10.0 / 512.0, 5.0 / 512.0, 0.0]);
+    check("tags).normalizedWeightedWeight", [10.0 / 512.0, 5.0 / 512.0, 0.0]);
+    check("tags).maxWeight", [10.0, 5.0, 0.0]);
+    // Only sets have weights.
+    check("color).matches", [1.0, 0.0, 0.0]);
+    for output in ["totalWeight", "averageWeight", "maxWeight", "normalizedWeight"] {
+        check(&format!("color).{output}"), [0.0; 3]);
+    }
 }
 
 #[test]
