@@ -460,9 +460,11 @@ fn names(dimensions: &str, ending: &str) -> String {
 
 #[test]
 fn all_searched_fields_together() {
-    // title, notes and tags are searched, each by weight 100.
-    check("match.totalWeight", [300.0; 3]);
-    check("match - (fieldMatch(title) + fieldMatch(notes) + attributeMatch(tags)) / 3", [0.0; 3]);
+    // title, notes and tags are searched, each by weight 100. Those that match count: in the second document
+    // title and tags, in the third title.
+    check("match.totalWeight", [300.0, 200.0, 100.0]);
+    let sum = "100 * (fieldMatch(title) + elementCompleteness(notes) + attributeMatch(tags))";
+    check(&format!("match * match.totalWeight - {sum}"), [0.0; 3]);
     refused("match.nothing", "match has the outputs");
     // Where no field is searched, they are 0, not -0.
     let unsearched = |mut plan: Plan| {
