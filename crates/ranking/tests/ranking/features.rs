@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_document::{DataType, DocumentField, DocumentValue, StructType};
-use millrace_plan::{LeafId, Plan, PlanLeaf, PlanNode, PlanTerm, Predicate, TermId, WordPattern};
+use millrace_plan::{LeafId, Plan, PlanLeaf, PlanNode, Predicate};
 use millrace_ranking::CompiledProfile;
 
 use crate::support::{documents, matches, plan, profile, schema, view};
@@ -14,7 +14,7 @@ fn scores(expression: &str) -> Result<Vec<f64>, String> {
 }
 
 /// Like [`scores`], with another plan.
-fn scores_of(expression: &str, change: impl Fn(Plan) -> Plan) -> Result<Vec<f64>, String> {
+pub fn scores_of(expression: &str, change: impl Fn(Plan) -> Plan) -> Result<Vec<f64>, String> {
     let schema = schema([profile(expression)]);
     let compiled = CompiledProfile::compile(&schema, "default").map_err(|error| error.to_string())?;
     let view = view(&schema, &documents());
@@ -26,7 +26,7 @@ fn scores_of(expression: &str, change: impl Fn(Plan) -> Plan) -> Result<Vec<f64>
 }
 
 #[track_caller]
-fn check(expression: &str, expected: [f64; 3]) {
+pub fn check(expression: &str, expected: [f64; 3]) {
     let found = scores(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
     let close = |(a, b): (&f64, &f64)| a == b || (a - b).abs() < 1e-6 * b.abs().max(1.0);
     let same = found.len() == 3 && found.iter().zip(&expected).all(close);
@@ -315,34 +315,6 @@ fn words() {
 }
 
 #[test]
-fn weights_of_sets_are_relative_to_all_terms_of_attributes() {
-    let with_color = |mut plan: Plan| {
-        let (term, leaf) = (TermId(plan.terms.len()), LeafId(plan.leaves.len()));
-        plan.terms.push(PlanTerm { leaves: vec![leaf], ..plan.terms[3].clone() });
-        let predicate = Predicate::Value { pattern: WordPattern::Exact("blue".to_owned()), cased: false };
-        plan.leaves.push(PlanLeaf {
-            field: "color".into(),
-            predicate,
-            term: Some(term),
-            dot_product_above: None,
-        });
-        plan.root = PlanNode::Rank(Box::new(plan.root), vec![PlanNode::Leaf(leaf)]);
-        plan
-    };
-    let check = |output: &str, expected: [f64; 3]| {
-        assert_eq!(scores_of(&format!("attributeMatch({output}"), with_color).unwrap(), expected, "{output}");
-    };
-    check("tags).normalizedWeight", [10.0 / 512.0, 5.0 / 512.0, 0.0]);
-    check("tags).normalizedWeightedWeight", [10.0 / 512.0, 5.0 / 512.0, 0.0]);
-    check("tags).maxWeight", [10.0, 5.0, 0.0]);
-    // Only sets have weights.
-    check("color).matches", [1.0, 0.0, 0.0]);
-    for output in ["totalWeight", "averageWeight", "maxWeight", "normalizedWeight"] {
-        check(&format!("color).{output}"), [0.0; 3]);
-    }
-}
-
-#[test]
 fn one_feature_over_many_items() {
     check("foreach(terms,N,matches(title,N),true,sum)", [2.0, 1.0, 2.0]);
     check("foreach(terms, N, fieldTermMatch(title,N).firstPosition, \"<1000000\", max)", [1.0, 1.0, 4.0]);
@@ -497,33 +469,6 @@ fn segments() {
     check("fieldMatch(title).weight", [0.5, 1.0 / 6.0, 0.5]);
     check("fieldMatch(title) > fieldMatch(title).absoluteProximity", [1.0, 1.0, 1.0]);
     refused("fieldMatch(title).beauty", "fieldMatch has the outputs match, proximity");
-}
-
-#[test]
-fn a_request_may_say_what_all_terms_weigh() {
-    let of_whole = |output: &str, property: &str, whole: &str| {
-        let said = |mut plan: Plan| {
-            let mut query = (*plan.query).clone();
-            query.ranking.properties.insert(format!("fieldMatch(title).{property}"), whole.to_owned());
-            plan.query = Arc::new(query);
-            plan
-        };
-        scores_of(&format!("fieldMatch(title).{output}"), said).expect(output)
-    };
-    assert_eq!(of_whole("weight", "totalTermWeight", "1200"), [0.25, 1.0 / 12.0, 0.25]);
-    assert_eq!(of_whole("weight", "totalTermWeight", "0"), [0.5, 1.0 / 6.0, 0.5]);
-    let double: Vec<f64> =
-        of_whole("significance", "totalTermSignificance", "4").iter().map(|part| part * 2.0).collect();
-    assert_eq!(of_whole("significance", "totalTermSignificance", "2"), double);
-}
-
-#[test]
-fn occurrences_are_those_of_the_terms_that_occur() {
-    // The third title has 6 words, with "fox" twice and "red" once; the second has 2, and no "red".
-    check("fieldMatch(title).occurrence", [2.0 / 3.0, 0.5, 0.5]);
-    check("fieldMatch(title).absoluteOccurrence", [0.01, 0.01, 0.015]);
-    check("fieldMatch(title).weightedOccurrence", [1.0 / 3.0, 0.5, 400.0 / 1800.0]);
-    check("fieldMatch(title).weightedAbsoluteOccurrence", [0.01, 0.01, 400.0 / 30_000.0]);
 }
 
 #[test]
