@@ -159,8 +159,9 @@ struct ElementMeasures {
 }
 
 impl ElementMeasures {
-    /// Measures `occurrences`, which ascend. Each term counts once, and so does each position unless terms may
-    /// coincide. `used` is memory that is reused; it has a value for each term, which is false before and after.
+    /// Measures `occurrences`, which ascend. Each term counts once, and so does each position unless terms
+    /// may coincide. `used` is memory that is reused; it has a value for each term, which is false before and
+    /// after.
     fn of(occurrences: &[TermOccurrence], terms: &TermWeights<'_>, length: f64, used: &mut [bool]) -> Self {
         let weights = terms.weights;
         let mut unused = weights.len();
