@@ -127,7 +127,9 @@ impl SortingReader<'_> {
                 Some(',') => {
                     self.cursor.skip(1);
                     self.cursor.skip_blanks();
-                    arguments.push(self.token()?);
+                    // As in missing(name,as,): the empty text.
+                    let is_empty = self.cursor.peek() == Some(')') && name.eq_ignore_ascii_case("missing");
+                    arguments.push(if is_empty { String::new() } else { self.token()? });
                 }
                 Some(')') => break,
                 _ => return Err(self.unexpected("',' or ')'")),

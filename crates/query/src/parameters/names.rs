@@ -227,8 +227,8 @@ pub(super) fn canonical(name: &str) -> Cow<'_, str> {
     Cow::Borrowed(NAMES.iter().find(|known| known.eq_ignore_ascii_case(name)).copied().unwrap_or(name))
 }
 
-/// Rank of a name among those that a query profile has for one parameter: the lowest counts, which is the full
-/// name, but the beginnings of rank features and properties precede theirs.
+/// Rank of a name among those that a query profile has for one parameter: the lowest counts, which is the
+/// full name, but the beginnings of rank features and properties precede theirs.
 pub(super) fn precedence(name: &str) -> usize {
     let family = FAMILY_ALIASES.iter().position(|(alias, _)| strip_prefix(name, &[*alias]).is_some());
     let listed = ALIASES.iter().position(|(alias, _)| alias.eq_ignore_ascii_case(name));
@@ -265,7 +265,7 @@ pub(super) fn unknown_member_of(name: &str) -> Option<&'static str> {
     let (family, _) = name.split_once('.')?;
     let family = CLOSED_FAMILIES.iter().find(|known| known.eq_ignore_ascii_case(family))?;
     let is_open = strip_prefix(name, OPEN_PREFIXES).is_some_and(|rest| !rest.is_empty());
-    let is_member = is_open || NAMES.contains(&canonical(name).as_ref());
+    let is_member = is_open || NAMES.contains(&&*canonical(name));
     (!is_member).then_some(*family)
 }
 
@@ -282,7 +282,7 @@ pub(super) fn members_near(name: &str) -> Vec<&'static str> {
 pub(super) fn is_known(name: &str) -> bool {
     const OTHERS: [&str; 5] = ["continue", super::FEDERATED, "yql", "user", "timezone"];
     let full = canonical(name);
-    let full = full.as_ref();
+    let full = &*full;
     full != name
         || NAMES.contains(&full)
         || OTHERS.contains(&full)

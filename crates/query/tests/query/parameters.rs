@@ -244,6 +244,7 @@ fn sorting_specifications() {
             "-missing(lowercase(attr),as,\"nothing \\\"here\")",
             "Descending attr lowercase() missing as nothing \"here",
         ),
+        ("missing(a,as,) +b", "a missing as  | Ascending b"),
         ("map.key", "map.key"),
         (
             "+",

@@ -42,7 +42,8 @@ pub(crate) fn is_index(field: &SchemaField) -> bool {
     field.is_text() || field.is_value_word() && field.attribute.is_none()
 }
 
-fn is_attribute(field: &SchemaField) -> bool {
+/// True if values of the field are compared as wholes.
+pub(crate) fn is_attribute(field: &SchemaField) -> bool {
     field.attribute.is_some() && !field.is_text() && !matches!(field.data_type, DataType::Tensor(_))
 }
 

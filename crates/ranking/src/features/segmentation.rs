@@ -2,11 +2,11 @@
 //!
 //! A segment starts at a term of the query and is followed through the field. The next term is searched to
 //! the right, less than `limit` positions away, then equally far to the left; a term found only farther away
-//! starts the next segment. As in Vespa, a term that the field lacks is a gap in the query, and ends a segment
-//! that has come to a position of `limit - 1` or more; a term does not match where the one before it did, but
-//! after such a gap it may. A segment may start at any occurrence of its first term. Of the segmentations that
-//! end before the same query term, only the best is kept, so nothing is followed twice, and the result is
-//! complete at the end of the query.
+//! starts the next segment. As in Vespa, a term that the field lacks is a gap in the query, and ends a
+//! segment that has come to a position of `limit - 1` or more; a term does not match where the one before it
+//! did, but after such a gap it may. A segment may start at any occurrence of its first term. Of the
+//! segmentations that end before the same query term, only the best is kept, so nothing is followed twice,
+//! and the result is complete at the end of the query.
 
 use std::rc::Rc;
 

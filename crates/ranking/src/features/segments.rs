@@ -164,7 +164,7 @@ impl FieldQuery {
         let found = positioned_terms_of(request, field);
         let said = |total: &str| -> Option<f64> {
             let text = plan.query.ranking.properties.get(&format!("fieldMatch({field}).{total}"))?;
-            text.trim().parse().ok().filter(|total| *total > 0.0)
+            text.trim().parse::<f64>().ok().filter(|total| *total > 0.0)
         };
         FieldQuery {
             terms: found.chunk_by(|one, other| one.term == other.term).flat_map(words).collect(),

@@ -145,6 +145,8 @@ impl TermOccurrence {
 struct TermWeights<'w> {
     weights: &'w [f64],
     total: f64,
+    /// True if several terms may count at one position.
+    may_coincide: bool,
 }
 
 /// Measures of one element, or of a whole field.
@@ -157,8 +159,9 @@ struct ElementMeasures {
 }
 
 impl ElementMeasures {
-    /// Measures `occurrences`, which ascend. Each term and each position counts once. `used` is memory that
-    /// is reused; it has a value for each term, which is false before and after.
+    /// Measures `occurrences`, which ascend. Each term counts once, and so does each position unless terms
+    /// may coincide. `used` is memory that is reused; it has a value for each term, which is false before and
+    /// after.
     fn of(occurrences: &[TermOccurrence], terms: &TermWeights<'_>, length: f64, used: &mut [bool]) -> Self {
         let weights = terms.weights;
         let mut unused = weights.len();
@@ -166,7 +169,8 @@ impl ElementMeasures {
         let (mut matched, mut near, mut in_order, mut covered) = (0.0f64, 0.0, 0.0, 0.0);
         for occurrence in occurrences {
             let (position, term) = (occurrence.position(), occurrence.term());
-            if used[term] || last.is_some_and(|last| last.position() == position) {
+            let is_taken = !terms.may_coincide && last.is_some_and(|last| last.position() == position);
+            if used[term] || is_taken {
                 continue;
             }
             if let Some(last) = last {
@@ -212,7 +216,8 @@ impl RankFeature for ElementSimilarity {
     }
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
-        let terms = positioned_terms_of(request, self.field.name());
+        let mut terms = positioned_terms_of(request, self.field.name());
+        terms.retain(|found| weight(request.plan, found.term) != 0.0);
         let weights: Vec<f64> = terms.iter().map(|found| weight(request.plan, found.term)).collect();
         let total: f64 = weights.iter().sum();
         let words = self.field.bind(request);
@@ -221,7 +226,8 @@ impl RankFeature for ElementSimilarity {
         let mut work = SimilarityScratch { used: vec![false; weights.len()], ..SimilarityScratch::default() };
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
-            let weights = TermWeights { weights: &weights, total };
+            let may_coincide = matches!(self.kind, SimilarityKind::Completeness);
+            let weights = TermWeights { weights: &weights, total, may_coincide };
             self.run(chunk, &terms, &weights, (words, elements), &mut work, out);
         }))
     }
@@ -283,15 +289,16 @@ impl ElementSimilarity {
                 self.output(&ElementMeasures::of(occurrences, weights, lengths[row], used), 1.0)
             }
             SimilarityKind::Completeness => {
-                let mut best: Option<(f64, f64)> = None;
+                // Elements whose weight is not above 0 are not the best.
+                let (mut best, mut best_output) = (0.0, 0.0);
                 each_element(occurrences, weights, element_lengths, used, |element, measures| {
                     let weight = weight_of(element);
                     let rank = self.completeness(&measures) * weight;
-                    if best.is_none_or(|(known, _)| rank > known) {
-                        best = Some((rank, self.output(&measures, weight)));
+                    if rank > best {
+                        (best, best_output) = (rank, self.output(&measures, weight));
                     }
                 });
-                best.map_or(0.0, |(_, output)| output)
+                best_output
             }
             SimilarityKind::Elements(formula) => {
                 measures.iter_mut().for_each(Vec::clear);

@@ -1,12 +1,15 @@
 //! Matches of terms in fields: positions and counts.
 
+use std::collections::BTreeSet;
+
 use millrace_column::{ColumnKey, ColumnValue};
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
 use millrace_matching::RankingDemands;
-use millrace_plan::{LeafId, TermId};
+use millrace_plan::{LeafId, PlanLeaf, TermId};
 
 use super::lengths::{WeightedWords, element_weights};
+use super::native::is_attribute;
 use super::proximity::pair_at_distance;
 use super::term::{
     FieldTerm, LeafPositions, count, element_terms_of, match_weight, positioned_terms_of, significance,
@@ -260,7 +263,8 @@ struct AttributeMatch {
     max_weight: f64,
 }
 
-/// Matches of a field's terms in one document.
+/// Matches of a field's terms in one document. Weights of the field are those of a weighted set; others have
+/// none.
 #[derive(Default)]
 struct FieldTermMatches {
     matches: f64,
@@ -285,8 +289,15 @@ impl RankFeature for AttributeMatch {
         let all = || (0..plan.terms.len()).map(TermId);
         let all_weight: f64 = all().map(|id| weight(plan, id)).sum();
         let all_significance: f64 = all().map(|id| significance(plan, matches, id)).sum();
+        let is_counted = |leaf: &&PlanLeaf| {
+            *leaf.field == *self.field || plan.schema.field_or_part(&leaf.field).is_some_and(is_attribute)
+        };
+        let of_attributes: BTreeSet<TermId> =
+            plan.leaves.iter().filter(is_counted).filter_map(|leaf| leaf.term).collect();
+        let attribute_terms = of_attributes.len() as f64;
+        let weight_of_attributes: f64 = of_attributes.iter().map(|id| weight(plan, *id)).sum();
+        let is_weighted = matches!(self.data_type, DataType::WeightedSet { .. });
         let column = request.column(ColumnKey::value(&self.field));
-        let weight_here: f64 = terms.iter().map(|(_, weight, _)| weight).sum();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
             let sizes = chunk.column(column);
@@ -294,12 +305,13 @@ impl RankFeature for AttributeMatch {
                 let mut found = FieldTermMatches::default();
                 for (leaf, weight, significance) in &terms {
                     let Some(here) = match_weight(chunk.matches.leaf(*leaf), document) else { continue };
+                    let here = if is_weighted { here } else { 0.0 };
                     found.max_weight = if found.matches == 0.0 { here } else { found.max_weight.max(here) };
                     found.matches += 1.0;
                     found.total_weight += here;
                     found.weight_of_terms += weight;
                     found.significance_of_terms += significance;
-                    found.weighted_weight += weight * here.min(self.max_weight);
+                    found.weighted_weight += weight * here;
                 }
                 if found.matches == 0.0 {
                     continue;
@@ -314,10 +326,10 @@ impl RankFeature for AttributeMatch {
                     "queryCompleteness" => query_completeness,
                     "fieldCompleteness" => field_completeness(),
                     "normalizedWeight" => {
-                        (found.total_weight / (self.max_weight * terms.len() as f64)).clamp(0.0, 1.0)
+                        share(found.total_weight, self.max_weight * attribute_terms).clamp(0.0, 1.0)
                     }
                     "normalizedWeightedWeight" => {
-                        share(found.weighted_weight, weight_here * self.max_weight).clamp(0.0, 1.0)
+                        share(found.weighted_weight, weight_of_attributes * self.max_weight).clamp(0.0, 1.0)
                     }
                     "weight" => share(found.weight_of_terms, all_weight),
                     "significance" => share(found.significance_of_terms, all_significance),
@@ -347,7 +359,7 @@ impl AttributeMatch {
             }
             (Some(set), DataType::WeightedSet { .. }) => {
                 let total: f64 = element_weights(&set).iter().sum();
-                if total > 0.0 { found.total_weight / total } else { 0.0 }
+                if total > 0.0 { found.total_weight / total } else { found.total_weight }
             }
             _ => found.matches,
         };

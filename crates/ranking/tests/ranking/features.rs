@@ -14,7 +14,7 @@ fn scores(expression: &str) -> Result<Vec<f64>, String> {
 }
 
 /// Like [`scores`], with another plan.
-fn scores_of(expression: &str, change: impl Fn(Plan) -> Plan) -> Result<Vec<f64>, String> {
+pub fn scores_of(expression: &str, change: impl Fn(Plan) -> Plan) -> Result<Vec<f64>, String> {
     let schema = schema([profile(expression)]);
     let compiled = CompiledProfile::compile(&schema, "default").map_err(|error| error.to_string())?;
     let view = view(&schema, &documents());
@@ -26,7 +26,7 @@ fn scores_of(expression: &str, change: impl Fn(Plan) -> Plan) -> Result<Vec<f64>
 }
 
 #[track_caller]
-fn check(expression: &str, expected: [f64; 3]) {
+pub fn check(expression: &str, expected: [f64; 3]) {
     let found = scores(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
     let close = |(a, b): (&f64, &f64)| a == b || (a - b).abs() < 1e-6 * b.abs().max(1.0);
     let same = found.len() == 3 && found.iter().zip(&expected).all(close);
@@ -434,9 +434,11 @@ fn names(dimensions: &str, ending: &str) -> String {
 
 #[test]
 fn all_searched_fields_together() {
-    // title, notes and tags are searched, each by weight 100.
-    check("match.totalWeight", [300.0; 3]);
-    check("match - (fieldMatch(title) + fieldMatch(notes) + attributeMatch(tags)) / 3", [0.0; 3]);
+    // title, notes and tags are searched, each by weight 100. Those that match count: in the second document
+    // title and tags, in the third title.
+    check("match.totalWeight", [300.0, 200.0, 100.0]);
+    let sum = "100 * (fieldMatch(title) + elementCompleteness(notes) + attributeMatch(tags))";
+    check(&format!("match * match.totalWeight - {sum}"), [0.0; 3]);
     refused("match.nothing", "match has the outputs");
     // Where no field is searched, they are 0, not -0.
     let unsearched = |mut plan: Plan| {
@@ -469,33 +471,6 @@ fn segments() {
     check("fieldMatch(title).weight", [0.5, 1.0 / 6.0, 0.5]);
     check("fieldMatch(title) > fieldMatch(title).absoluteProximity", [1.0, 1.0, 1.0]);
     refused("fieldMatch(title).beauty", "fieldMatch has the outputs match, proximity");
-}
-
-#[test]
-fn a_request_may_say_what_all_terms_weigh() {
-    let of_whole = |output: &str, property: &str, whole: &str| {
-        let said = |mut plan: Plan| {
-            let mut query = (*plan.query).clone();
-            query.ranking.properties.insert(format!("fieldMatch(title).{property}"), whole.to_owned());
-            plan.query = Arc::new(query);
-            plan
-        };
-        scores_of(&format!("fieldMatch(title).{output}"), said).expect(output)
-    };
-    assert_eq!(of_whole("weight", "totalTermWeight", "1200"), [0.25, 1.0 / 12.0, 0.25]);
-    assert_eq!(of_whole("weight", "totalTermWeight", "0"), [0.5, 1.0 / 6.0, 0.5]);
-    let double: Vec<f64> =
-        of_whole("significance", "totalTermSignificance", "4").iter().map(|part| part * 2.0).collect();
-    assert_eq!(of_whole("significance", "totalTermSignificance", "2"), double);
-}
-
-#[test]
-fn occurrences_are_those_of_the_terms_that_occur() {
-    // The third title has 6 words, with "fox" twice and "red" once; the second has 2, and no "red".
-    check("fieldMatch(title).occurrence", [2.0 / 3.0, 0.5, 0.5]);
-    check("fieldMatch(title).absoluteOccurrence", [0.01, 0.01, 0.015]);
-    check("fieldMatch(title).weightedOccurrence", [1.0 / 3.0, 0.5, 400.0 / 1800.0]);
-    check("fieldMatch(title).weightedAbsoluteOccurrence", [0.01, 0.01, 400.0 / 30_000.0]);
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn features_of_text_see_values_as_words() {
         ("sum(bm25_for_labels(word))", [0.0; 3]),
         ("termDistance(words,1,1).forward", [1e6; 3]),
         ("foreach(fields,F,matches(F),true,sum)", [4.0, 3.0, 1.0]),
-        ("match.totalWeight", [500.0; 3]),
+        ("match.totalWeight", [500.0, 300.0, 100.0]),
         // Attributes are no text, and have the features of attributes.
         ("attributeMatch(color)", [1.0, 0.0, 0.0]),
         ("matchCount(color)", [1.0, 0.0, 0.0]),

@@ -6,6 +6,7 @@ mod field_kinds;
 mod onnx;
 mod phases;
 mod properties;
+mod several_terms;
 mod several_vectors;
 #[path = "../support/mod.rs"]
 mod support;
