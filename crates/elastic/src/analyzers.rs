@@ -355,6 +355,8 @@ fn division_of(
             if kind == "english" {
                 steps.words.push(WordStep::Change(WordChange::Possessive { has_dots: false }));
                 without = "_english_";
+            } else {
+                without = stop_words::list_of(kind);
             }
             steps.words.push(lower());
         }
@@ -395,6 +397,7 @@ fn add_stems(part: &AnalysisPart, steps: &mut AnalyzerSteps, notes: &mut Vec<Str
     part.note(
         match language {
             "english" => "has the stems of Snowball",
+            _ if stop_words::list_of(part.kind()) != "_none_" => "has the stems of Snowball",
             _ => "has the stems of Snowball, and no stop words of its own",
         },
         notes,

@@ -18,7 +18,7 @@ const LETTERS_MAX: usize = 4_096;
 
 /// A script that is arithmetic.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Formula {
+pub(crate) struct ScriptFormula {
     /// Values of its variables, each of which may depend on those before.
     variables: Vec<FormulaNode>,
     result: FormulaNode,
@@ -37,7 +37,7 @@ enum FormulaNode {
     FieldValue(String),
     FieldCount(String),
     Not(Box<FormulaNode>),
-    Binary(BinaryOperator, Box<FormulaNode>, Box<FormulaNode>),
+    Binary(FormulaOperator, Box<FormulaNode>, Box<FormulaNode>),
     /// A condition with its two values.
     Choice(Box<[FormulaNode; 3]>),
     Call(FormulaFunction, Vec<FormulaNode>),
@@ -46,7 +46,7 @@ enum FormulaNode {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum BinaryOperator {
+enum FormulaOperator {
     Add,
     Subtract,
     Multiply,
@@ -103,7 +103,7 @@ pub(crate) trait FormulaInputs {
     fn vector(&self, field: &str) -> Option<Vec<f64>>;
 }
 
-impl Formula {
+impl ScriptFormula {
     /// Reads a script: a text, or an object with `source` and `params`. `figures` are the names that it may
     /// have beside its parameters.
     ///
@@ -129,7 +129,7 @@ impl Formula {
         };
         match language.as_deref() {
             None | Some("painless" | "expression") => {}
-            Some("knn") if source == "knn_score" => return Formula::of_vector(parameters),
+            Some("knn") if source == "knn_score" => return ScriptFormula::of_vector(parameters),
             Some(other) => return Err(Error::unsupported(&format!("a script in the language [{other}]"))),
         }
         if source.len() > LETTERS_MAX {
@@ -143,7 +143,7 @@ impl Formula {
         let text = |name: &str| parameters.get(name).map(text_of).unwrap_or_default();
         let vector = parameters.get("query_value").and_then(vector_of);
         match (vector, VectorSimilarity::parse(&text("space_type"))) {
-            (Some(vector), Some(similarity)) => Ok(Formula {
+            (Some(vector), Some(similarity)) => Ok(ScriptFormula {
                 variables: Vec::new(),
                 result: FormulaNode::Compared(VectorMeasure::Score(similarity), vector, text("field")),
             }),
@@ -195,24 +195,24 @@ impl FormulaNode {
             FormulaNode::Binary(operator, left, right) => {
                 let left = left.value(inputs, variables)?;
                 match operator {
-                    BinaryOperator::And if left == 0.0 => return Ok(0.0),
-                    BinaryOperator::Or if left != 0.0 => return Ok(1.0),
+                    FormulaOperator::And if left == 0.0 => return Ok(0.0),
+                    FormulaOperator::Or if left != 0.0 => return Ok(1.0),
                     _ => {}
                 }
                 let right = right.value(inputs, variables)?;
                 match operator {
-                    BinaryOperator::Add => left + right,
-                    BinaryOperator::Subtract => left - right,
-                    BinaryOperator::Multiply => left * right,
-                    BinaryOperator::Divide => left / right,
-                    BinaryOperator::Remainder => left % right,
-                    BinaryOperator::Less => flag(left < right),
-                    BinaryOperator::LessOrEqual => flag(left <= right),
-                    BinaryOperator::Greater => flag(left > right),
-                    BinaryOperator::GreaterOrEqual => flag(left >= right),
-                    BinaryOperator::Equal => flag(left == right),
-                    BinaryOperator::NotEqual => flag(left != right),
-                    BinaryOperator::And | BinaryOperator::Or => flag(right != 0.0),
+                    FormulaOperator::Add => left + right,
+                    FormulaOperator::Subtract => left - right,
+                    FormulaOperator::Multiply => left * right,
+                    FormulaOperator::Divide => left / right,
+                    FormulaOperator::Remainder => left % right,
+                    FormulaOperator::Less => flag(left < right),
+                    FormulaOperator::LessOrEqual => flag(left <= right),
+                    FormulaOperator::Greater => flag(left > right),
+                    FormulaOperator::GreaterOrEqual => flag(left >= right),
+                    FormulaOperator::Equal => flag(left == right),
+                    FormulaOperator::NotEqual => flag(left != right),
+                    FormulaOperator::And | FormulaOperator::Or => flag(right != 0.0),
                 }
             }
             FormulaNode::Call(function, given) => {
@@ -337,9 +337,9 @@ mod tests {
         }
     }
 
-    fn parsed(source: &str) -> Result<Formula, Error> {
+    fn parsed(source: &str) -> Result<ScriptFormula, Error> {
         let parameters = json!({ "x": 0.5, "w": [4, 3], "o": { "p": 8 } });
-        Formula::parse(&json!({ "source": source, "params": parameters }), &["a"])
+        ScriptFormula::parse(&json!({ "source": source, "params": parameters }), &["a"])
     }
 
     #[test]
@@ -407,7 +407,7 @@ mod tests {
         assert!(parsed(&"-".repeat(4_000)).is_err());
         assert!(parsed("doc['m'].value").expect("a formula").value(&Inputs).is_err());
         assert!(parsed("dotProduct(params.w, 'm')").expect("a formula").value(&Inputs).is_err());
-        assert!(Formula::parse(&json!({ "id": "stored" }), &[]).is_err());
-        assert!(Formula::parse(&json!({ "source": "1", "lang": "mustache" }), &[]).is_err());
+        assert!(ScriptFormula::parse(&json!({ "id": "stored" }), &[]).is_err());
+        assert!(ScriptFormula::parse(&json!({ "source": "1", "lang": "mustache" }), &[]).is_err());
     }
 }

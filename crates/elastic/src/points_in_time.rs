@@ -126,8 +126,8 @@ impl PointInTime {
         }
     }
 
-    /// Restricts a search to it. Hits that are equal in the order of the search get one: pages that go on after
-    /// the last hit have each hit once.
+    /// Restricts a search to it. Hits that are equal in the order of the search get an order: pages that go
+    /// on after the last hit have each hit once.
     pub(crate) fn restrict(&self, indexes: &[OpenIndex], request: &mut HitSearch) {
         let end = |index: &OpenIndex| {
             let own = self.indexes.iter().find(|own| own.name == index.entry.name);

@@ -365,7 +365,7 @@ pub(crate) fn of_request(
             analyzer: parameters.get("analyzer").map(str::to_owned),
             ..query_text::TextDefaults::default()
         };
-        return query_text::parse(text, &defaults);
+        return query_text::parse(text, &defaults, ParseScope::of(&Cell::new(0)));
     }
     body.get("query").map_or(Ok(SearchQuery::All), |query| match query {
         Value::Object(members) if members.is_empty() => parse(&json!({})),

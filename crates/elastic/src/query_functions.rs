@@ -9,7 +9,7 @@ use crate::Error;
 use crate::dates::{DateReading, DateText};
 use crate::evaluation::{FieldValueKind, SearchedDocument, kind_of, number_of};
 use crate::fields::{all_at, whole_at};
-use crate::formulas::{Formula, FormulaInputs};
+use crate::formulas::{FormulaInputs, ScriptFormula};
 use crate::mapping::type_of;
 use crate::query::{SearchQuery, parse_at, text_of};
 use crate::query_scope::ParseScope;
@@ -49,7 +49,7 @@ enum FunctionValue {
     Field { field: String, factor: f64, modifier: ValueModifier, missing: Option<f64> },
     Random { seed: u64 },
     Decay(ValueDecay),
-    Formula(Box<Formula>),
+    Formula(Box<ScriptFormula>),
 }
 
 /// Value that falls with the distance from an origin.
@@ -339,7 +339,7 @@ impl FunctionValue {
     fn of_script(members: &Map<String, Value>) -> Result<Self, Error> {
         check("script_score", members, &["script"])?;
         match members.get("script") {
-            Some(script) => Ok(FunctionValue::Formula(Box::new(Formula::parse(script, &[])?))),
+            Some(script) => Ok(FunctionValue::Formula(Box::new(ScriptFormula::parse(script, &[])?))),
             None => Err(Error::Parsing("[script_score] requires 'script' field".to_owned())),
         }
     }

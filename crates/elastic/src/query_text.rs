@@ -8,7 +8,9 @@ use self::defaults::boosted;
 pub(crate) use self::defaults::{BoostedField, FieldsKind, TextDefaults};
 use crate::Error;
 use crate::query::{BoolQuery, CLAUSES_MAX, MatchOptions, RangeBounds, SearchQuery};
+use crate::query_scope::ParseScope;
 use crate::query_terms::{FuzzyTerms, TermCase, check_clauses, check_name, check_wildcard, check_words};
+use crate::regexp_signs::RegexpSigns;
 use crate::simple_text::{self, SimpleMarks};
 
 /// Depth of parentheses.
@@ -18,7 +20,11 @@ const DEPTH_MAX: usize = 20;
 ///
 /// # Errors
 /// The text is missing or malformed, or another member is.
-pub(crate) fn of_members(kind: &str, members: &Map<String, Value>) -> Result<SearchQuery, Error> {
+pub(crate) fn of_members(
+    kind: &str,
+    members: &Map<String, Value>,
+    scope: ParseScope<'_>,
+) -> Result<SearchQuery, Error> {
     let Some(text) = members.get("query").and_then(Value::as_str) else {
         return Err(Error::Parsing(format!("{kind} must be provided with a [query]")));
     };
@@ -28,8 +34,8 @@ pub(crate) fn of_members(kind: &str, members: &Map<String, Value>) -> Result<Sea
         return simple_text::parse(text, marks, &TextDefaults { is_lenient: true, ..defaults });
     }
     match members.get("escape") {
-        Some(Value::Bool(true)) => parse(&escaped(text), &defaults),
-        _ => parse(text, &defaults),
+        Some(Value::Bool(true)) => parse(&escaped(text), &defaults, scope),
+        _ => parse(text, &defaults, scope),
     }
 }
 
@@ -48,11 +54,15 @@ fn escaped(text: &str) -> String {
 /// Parses a text.
 ///
 /// # Errors
-/// A parenthesis, a bracket or a quote is not closed, or there are too many words.
-pub(crate) fn parse(text: &str, defaults: &TextDefaults) -> Result<SearchQuery, Error> {
+/// A parenthesis, a bracket, a quote or a regular expression is not closed, or there are too many words.
+pub(crate) fn parse(
+    text: &str,
+    defaults: &TextDefaults,
+    scope: ParseScope<'_>,
+) -> Result<SearchQuery, Error> {
     check_words(text, defaults.fields.len())?;
     let letters: Vec<char> = text.chars().collect();
-    let mut parser = TextParser { letters: &letters, at: 0, defaults, text, leaves: 0, groups: 0 };
+    let mut parser = TextParser { letters: &letters, at: 0, defaults, text, scope, leaves: 0, groups: 0 };
     let parsed = parser.group(None, 0)?;
     match parser.at < letters.len() {
         true => Err(parser.fail()),
@@ -65,6 +75,8 @@ struct TextParser<'t> {
     at: usize,
     defaults: &'t TextDefaults,
     text: &'t str,
+    /// Place of the text in a query, whose regular expressions have bounds together.
+    scope: ParseScope<'t>,
     /// Number of the clauses so far, and of the groups in parentheses.
     leaves: usize,
     groups: usize,
@@ -233,11 +245,9 @@ impl TextParser<'_> {
             return Ok(inner);
         }
         if self.peek() == Some('/') {
-            return Err(Error::Parsing(format!(
-                "Failed to parse query [{}]: a regular expression between slashes is not supported here; use a [regexp] query, \
-                 or write \\/ for a slash that begins a word",
-                self.text
-            )));
+            let pattern = self.between_slashes()?;
+            let pattern = self.scope.pattern(&pattern, RegexpSigns::ALL, false)?;
+            return Ok(self.of_fields(field, |field| SearchQuery::Regexp { field, pattern: pattern.clone() }));
         }
         if self.peek() == Some('"') {
             let phrase = self.quoted()?;
@@ -338,6 +348,28 @@ impl TextParser<'_> {
         self.defaults.in_fields(field, make)
     }
 
+    /// A regular expression, in which a slash has a backslash before it.
+    fn between_slashes(&mut self) -> Result<String, Error> {
+        self.at += 1;
+        let mut pattern = String::new();
+        while let Some(letter) = self.peek() {
+            self.at += 1;
+            match letter {
+                '/' => return Ok(pattern),
+                '\\' => {
+                    let escaped = self.peek().ok_or_else(|| self.fail())?;
+                    self.at += 1;
+                    if escaped != '/' {
+                        pattern.push('\\');
+                    }
+                    pattern.push(escaped);
+                }
+                other => pattern.push(other),
+            }
+        }
+        Err(self.fail())
+    }
+
     fn quoted(&mut self) -> Result<String, Error> {
         self.at += 1;
         let mut text = String::new();
@@ -433,6 +465,8 @@ impl TextParser<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use serde_json::json;
 
     use super::*;
@@ -440,11 +474,12 @@ mod tests {
     #[test]
     fn texts_that_are_not_closed_are_refused() {
         let defaults = TextDefaults::default();
+        let parse = |text: &str| super::parse(text, &defaults, ParseScope::of(&Cell::new(0)));
         let marks = ["* ".repeat(4_097), "(*)".repeat(4_097), "()".repeat(65_537)];
         for text in marks.iter().map(String::as_str).chain([&*format!("{}:a", "a".repeat(1_001))]) {
-            assert!(parse(text, &defaults).is_err(), "{} letters", text.len());
+            assert!(parse(text).is_err(), "{} letters", text.len());
         }
-        assert!(parse(&"* ".repeat(4_096), &defaults).is_ok());
+        assert!(parse(&"* ".repeat(4_096)).is_ok());
         for text in [
             "(a",
             "a)",
@@ -455,11 +490,13 @@ mod tests {
             "a:>",
             "a^",
             "\"a\"^b",
-            "/a/",
-            "a:/b.c/",
+            "/a",
+            "a:/b.c",
+            "/a\\/",
+            "/(a/",
             &"(".repeat(50),
         ] {
-            assert!(parse(text, &defaults).is_err(), "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
         for text in [
             "",
@@ -478,11 +515,13 @@ mod tests {
             "(a b)^2",
             "_exists_:\"o.z\"",
             "a/b \\/c",
+            "/a/",
+            "a:/b.c/ -/d\\/e/^2",
             "a~",
             "*:*",
             "a\\:b",
         ] {
-            assert!(parse(text, &defaults).is_ok(), "{text}");
+            assert!(parse(text).is_ok(), "{text}");
         }
     }
 
@@ -492,6 +531,7 @@ mod tests {
             of_members(
                 "query_string",
                 json!({ "query": text, "fields": fields }).as_object().expect("an object"),
+                ParseScope::of(&Cell::new(0)),
             )
         };
         let word = |field: &str| SearchQuery::Match {

@@ -68,7 +68,7 @@ impl VectorSimilarity {
         }
     }
 
-    /// Score of a vector for another one of the same length. It is no number if the measure has none for
+    /// Score of a vector for another one of the same length. It is not a number if the measure has none for
     /// them: the cosine of a vector of zeros.
     pub(crate) fn score(self, wanted: &[f64], stored: &[f64]) -> f64 {
         match self {

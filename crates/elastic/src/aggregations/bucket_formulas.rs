@@ -2,17 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{AggregationScope, RequestedAggregation};
 use super::pipelines::{figure_or_gap, filled};
 use super::values::FieldSource;
+use super::{AggregationScope, RequestedAggregation};
 use crate::Error;
-use crate::formulas::{Formula, FormulaInputs};
+use crate::formulas::{FormulaInputs, ScriptFormula};
 use crate::kept_hits::take;
 
 /// Figures of a bucket by their names in a formula.
-struct BucketFigures<'b>(Vec<(&'b str, f64)>);
+struct NamedFigures<'b>(Vec<(&'b str, f64)>);
 
-impl FormulaInputs for BucketFigures<'_> {
+impl FormulaInputs for NamedFigures<'_> {
     fn score(&self) -> f64 {
         f64::NAN
     }
@@ -33,7 +33,7 @@ impl FormulaInputs for BucketFigures<'_> {
 /// Names of the figures that a formula has, and their paths.
 ///
 /// # Errors
-/// A path is no text.
+/// A path is not a text.
 pub(super) fn figures_of(asked: &RequestedAggregation) -> Result<Vec<(&str, &str)>, Error> {
     let paths = match asked.options.get("buckets_path") {
         Some(Value::String(path)) => return Ok(vec![("_value", path.as_str())]),
@@ -58,10 +58,13 @@ pub(super) fn figures_of(asked: &RequestedAggregation) -> Result<Vec<(&str, &str
 ///
 /// # Errors
 /// There is none, or its script is more than a formula.
-pub(super) fn formula_of(asked: &RequestedAggregation, figures: &[(&str, &str)]) -> Result<Formula, Error> {
+pub(super) fn formula_of(
+    asked: &RequestedAggregation,
+    figures: &[(&str, &str)],
+) -> Result<ScriptFormula, Error> {
     let names: Vec<&str> = figures.iter().map(|(name, _)| *name).collect();
     match asked.options.get("script") {
-        Some(script) => Formula::parse(script, &names),
+        Some(script) => ScriptFormula::parse(script, &names),
         None => Err(Error::IllegalArgument(format!("Required [script] of [{}]", asked.name))),
     }
 }
@@ -91,7 +94,7 @@ pub(super) fn apply(
             figures.extend(filled(asked, figure).map(|figure| (*name, figure)));
         }
         let value = match figures.len() == paths.len() {
-            true => Some(formula.value(&BucketFigures(figures))?).filter(|value| value.is_finite()),
+            true => Some(formula.value(&NamedFigures(figures))?).filter(|value| value.is_finite()),
             false => None,
         };
         if asked.kind == "bucket_selector" {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{BinaryOperator, Formula, FormulaFunction, FormulaNode, VectorMeasure};
+use super::{FormulaFunction, FormulaNode, FormulaOperator, ScriptFormula, VectorMeasure};
 use crate::Error;
 use crate::vector_similarity::vector_of;
 
@@ -17,18 +17,18 @@ const SIGNS: [&str; 24] = [
 ];
 
 /// Operators between two operands, those that bind least first.
-const OPERATORS: &[&[(&str, BinaryOperator)]] = &[
-    &[("||", BinaryOperator::Or)],
-    &[("&&", BinaryOperator::And)],
-    &[("==", BinaryOperator::Equal), ("!=", BinaryOperator::NotEqual)],
+const OPERATORS: &[&[(&str, FormulaOperator)]] = &[
+    &[("||", FormulaOperator::Or)],
+    &[("&&", FormulaOperator::And)],
+    &[("==", FormulaOperator::Equal), ("!=", FormulaOperator::NotEqual)],
     &[
-        ("<=", BinaryOperator::LessOrEqual),
-        (">=", BinaryOperator::GreaterOrEqual),
-        ("<", BinaryOperator::Less),
-        (">", BinaryOperator::Greater),
+        ("<=", FormulaOperator::LessOrEqual),
+        (">=", FormulaOperator::GreaterOrEqual),
+        ("<", FormulaOperator::Less),
+        (">", FormulaOperator::Greater),
     ],
-    &[("+", BinaryOperator::Add), ("-", BinaryOperator::Subtract)],
-    &[("*", BinaryOperator::Multiply), ("/", BinaryOperator::Divide), ("%", BinaryOperator::Remainder)],
+    &[("+", FormulaOperator::Add), ("-", FormulaOperator::Subtract)],
+    &[("*", FormulaOperator::Multiply), ("/", FormulaOperator::Divide), ("%", FormulaOperator::Remainder)],
 ];
 
 #[derive(Debug, Clone, PartialEq)]
@@ -118,7 +118,7 @@ impl<'p> FormulaParser<'p> {
     }
 
     /// Reads all of the script.
-    pub(super) fn script(mut self) -> Result<Formula, Error> {
+    pub(super) fn script(mut self) -> Result<ScriptFormula, Error> {
         let mut variables = Vec::new();
         while let Some(name) = self.declared() {
             variables.push(self.formula()?);
@@ -131,7 +131,7 @@ impl<'p> FormulaParser<'p> {
         let result = self.formula()?;
         self.takes(";");
         match self.tokens.get(self.at) {
-            None => Ok(Formula { variables, result }),
+            None => Ok(ScriptFormula { variables, result }),
             Some(_) => Err(self.unknown()),
         }
     }
@@ -186,7 +186,7 @@ impl<'p> FormulaParser<'p> {
             Some(FormulaToken::Number(number)) => FormulaNode::Number(number),
             Some(FormulaToken::Sign("+")) => self.operand()?,
             Some(FormulaToken::Sign("-")) => FormulaNode::Binary(
-                BinaryOperator::Multiply,
+                FormulaOperator::Multiply,
                 Box::new(FormulaNode::Number(-1.0)),
                 Box::new(self.operand()?),
             ),

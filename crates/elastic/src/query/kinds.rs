@@ -65,7 +65,7 @@ pub(super) fn parse(kind: &str, body: &Value, scope: ParseScope<'_>) -> Result<S
         "function_score" | "boosting" | "script_score" => {
             Ok(SearchQuery::Functions(Box::new(FunctionQuery::parse(kind, &members()?, scope)?)))
         }
-        "query_string" | "simple_query_string" => query_text::of_members(kind, &members()?),
+        "query_string" | "simple_query_string" => query_text::of_members(kind, &members()?, scope),
         other => Err(Error::unknown(&format!("unknown query [{other}]"))),
     }
 }

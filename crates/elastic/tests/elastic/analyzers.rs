@@ -124,6 +124,18 @@ fn parts_of_analyzers_make_their_words() {
         ),
         (json!({ "analyzer": "fingerprint" }), "b a B", "a b@0"),
         (json!({ "analyzer": "german" }), "H\u{e4}user", "haus@0"),
+        (json!({ "analyzer": "german" }), "Das Haus und der", "haus@1"),
+        (json!({ "analyzer": "french" }), "le chat", "chat@1"),
+        (
+            json!({ "tokenizer": "standard", "filter": ["lowercase", { "type": "stop", "stopwords": "_spanish_" }] }),
+            "El perro de la casa",
+            "perro@1 casa@4",
+        ),
+        (
+            json!({ "tokenizer": "standard", "filter": [{ "type": "stop", "stopwords": ["_dutch_", "huis"] }] }),
+            "het huis van jan",
+            "jan@3",
+        ),
         (json!({ "analyzer": "stop" }), "The 2 Foxes", "foxes@1"),
         (json!({ "analyzer": "pattern" }), "A-b_c", "a@0 b_c@1"),
         (

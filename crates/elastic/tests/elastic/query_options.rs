@@ -296,3 +296,32 @@ fn values_that_a_query_cannot_have_are_refused() {
     let (status, answer) = service.ask("POST /a/_search", &body.to_string());
     assert!(status == 400 && answer.to_string().contains("[fields] may have 1000 names"), "{answer}");
 }
+
+#[test]
+fn texts_may_have_regular_expressions_between_slashes() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /a", r#"{"mappings":{"properties":{"k":{"type":"keyword"},"t":{"type":"text"}}}}"#);
+    service.get("PUT /a/_doc/1", r#"{"k":"a/b","t":"quick fox"}"#);
+    service.get("PUT /a/_doc/2", r#"{"k":"acb","t":"lazy dog"}"#);
+    for (text, expected) in [
+        ("t:/qu.ck/", "1"),
+        ("/(quick|lazy)/", "1 2"),
+        (r"k:/a\/b/", "1"),
+        ("k:/a.b/ -t:/f[aeo]x/", "2"),
+        ("k:(/a.*/ AND /.*c.*/)", "2"),
+        ("t:/quic/", ""),
+        (r"k:a\/b", "1"),
+    ] {
+        let body = json!({ "query": { "query_string": { "query": text } }, "sort": ["_id"] }).to_string();
+        let answer = service.get("POST /a/_search", &body);
+        let hits = answer["hits"]["hits"].as_array().expect("hits").iter();
+        let found: Vec<&str> = hits.filter_map(|hit| hit["_id"].as_str()).collect();
+        assert_eq!(found.join(" "), expected, "{text}: {answer}");
+    }
+    // They have the bounds of the other regular expressions of a query.
+    let many = (0..1_000).map(|n| format!("t:/x.*{n}/")).collect::<Vec<_>>().join(" ");
+    let body = json!({ "query": { "query_string": { "query": many } } }).to_string();
+    let (status, answer) = service.ask("POST /a/_search", &body);
+    assert!(status == 400 && answer.to_string().contains("name fewer"), "{answer}");
+}
