@@ -43,7 +43,7 @@ pub use collected::CollectedGroups;
 pub use error::{Error, GroupingFailure};
 pub use execution::{GroupingExecution, HitRef};
 pub use field::GroupingSchema;
-pub use finish::{Fill, PagedGroups};
+pub use finish::{Fill, PagedGroups, TakeGroupMemory};
 pub use functions::{ArgumentKinds, FUNCTIONS, GroupingFunction, ReturnKind};
 pub use level::CheckedGrouping;
 pub use parse::{FORMS, SpecialForm};
