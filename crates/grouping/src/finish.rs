@@ -171,7 +171,7 @@ impl<E> GroupBuilder<'_, '_, E> {
         (self.take)(size_of::<GroupList>() + spec.label.len())?;
         let members = &list.members[parent];
         let (offset, end, continuation) = self.page(members.len(), spec.max, spec.tag);
-        let ordered = self.ordered(spec, list, members, end);
+        let ordered = self.ordered(spec, list, members, end)?;
         let shown = &ordered[offset..];
         let mut groups = Vec::new();
         for (index, group) in shown.iter().enumerate() {
@@ -193,14 +193,22 @@ impl<E> GroupBuilder<'_, '_, E> {
     }
 
     /// The first `count` groups of a list, in its order.
-    fn ordered(&self, spec: &GroupsList, list: &ListState, members: &[u32], count: usize) -> Vec<u32> {
+    fn ordered(
+        &mut self,
+        spec: &GroupsList,
+        list: &ListState,
+        members: &[u32],
+        count: usize,
+    ) -> Result<Vec<u32>, E> {
         let width = spec.order.len();
-        let keys: Vec<ExpressionDatum<'static>> = members
-            .iter()
-            .flat_map(|group| {
-                spec.order.iter().map(|(_, node)| self.eval(node, &list.level, *group as usize))
-            })
-            .collect();
+        let mut keys: Vec<ExpressionDatum<'static>> = Vec::with_capacity(members.len() * width);
+        for group in members {
+            for (_, node) in &spec.order {
+                let key = self.eval(node, &list.level, *group as usize);
+                (self.take)(key.content_bytes())?;
+                keys.push(key);
+            }
+        }
         // Compares by index among the members, because the keys are stored by that index.
         let order = |a: &u32, b: &u32| {
             let (index_a, index_b) = (*a as usize, *b as usize);
@@ -221,7 +229,7 @@ impl<E> GroupBuilder<'_, '_, E> {
             indices.truncate(count);
         }
         indices.sort_unstable_by(order);
-        indices.into_iter().map(|index| members[index as usize]).collect()
+        Ok(indices.into_iter().map(|index| members[index as usize]).collect())
     }
 
     /// Range of entries on the page, and the continuations of the adjacent pages.
