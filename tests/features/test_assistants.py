@@ -199,7 +199,7 @@ def test_what_is_wrong_is_told(node, method, parameters, expected):
 
 # Of executeQuery, with the error that the assistant gets as a result.
 WRONG_ARGUMENTS = [
-    ({"sql": "x"}, "executeQuery has no argument 'sql'; there are yql, groupname, queryProfileName and parameters"),
+    ({"sql": "x"}, "executeQuery has no argument 'sql'; tools/list shows those that there are"),
     ({"parameters": 5}, "'parameters' is an object, as in {\"hits\": 5}"),
     ([], "'arguments' is an object, as in {\"yql\": \"select * from sources * where true\"}"),
     ("x", "'arguments' is an object, as in {\"yql\": \"select * from sources * where true\"}"),

@@ -54,10 +54,11 @@ impl HitForm {
         self.total_as_number = parameters.flag("rest_total_hits_as_int")?.unwrap_or(false);
         self.names_parts = parameters.flag("typed_keys")?.unwrap_or(false);
         if let Some(fields) = parameters.list("docvalue_fields") {
+            let fields = few("docvalue_fields", fields)?;
             self.doc_fields = fields.into_iter().map(|field| (field, None)).collect();
         }
         if let Some(fields) = parameters.list("stored_fields") {
-            self.stored_fields = Some(fields);
+            self.stored_fields = Some(few("stored_fields", fields)?);
         }
         match parameters.get("track_total_hits") {
             None | Some("true") => {}
@@ -84,7 +85,7 @@ impl HitForm {
             "_source" => self.shown = Some(SourceFilter::of_value(value)?),
             "version" => self.has_version = *value == Value::Bool(true),
             "seq_no_primary_term" => self.has_seq_no = *value == Value::Bool(true),
-            "docvalue_fields" => self.doc_fields = formatted(value),
+            "docvalue_fields" => self.doc_fields = few(name, formatted(value))?,
             "fields" => self.fields = few(name, formatted(value))?,
             "stored_fields" => self.stored_fields = Some(few(name, names_of(value))?),
             _ => return Ok(false),
@@ -184,7 +185,7 @@ impl HitForm {
     }
 }
 
-/// Fields that are asked for by a member of a body.
+/// Fields that are asked for by a member of a body, or by a parameter.
 fn few<T>(member: &str, fields: Vec<T>) -> Result<Vec<T>, Error> {
     match fields.len() > FIELDS_MAX {
         true => Err(Error::IllegalArgument(format!(

@@ -1,5 +1,7 @@
 //! Values of fields beside the source of a hit, in the types of their fields: `fields` and `docvalue_fields`.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::Error;
@@ -103,12 +105,11 @@ struct MappedField<'m> {
     nested: Vec<usize>,
 }
 
-/// The fields of an index that are asked for.
-fn each<'m>(
-    asked: &'m [RequestedField],
-    mappings: &'m Map<String, Value>,
-) -> impl Iterator<Item = MappedField<'m>> {
-    asked.iter().flat_map(move |(pattern, format)| {
+/// The fields of an index that are asked for, each once: the format that is asked for last counts.
+fn each<'m>(asked: &'m [RequestedField], mappings: &'m Map<String, Value>) -> Vec<MappedField<'m>> {
+    let mut fields: Vec<MappedField<'m>> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (pattern, format) in asked {
         let paths: Vec<String> = match pattern.contains('*') {
             true => {
                 let all = all_fields(mappings).into_iter().map(|(path, _)| path);
@@ -116,20 +117,28 @@ fn each<'m>(
             }
             false => vec![pattern.clone()],
         };
-        paths.into_iter().filter_map(move |path| {
-            let (definition, source_path) = field_at(mappings, &path)?;
+        for path in paths {
+            let Some((definition, source_path)) = field_at(mappings, &path) else { continue };
             if is_object(type_of(definition)) {
-                return None;
+                continue;
             }
             let ends = source_path.match_indices('.').map(|(at, _)| at).filter(|end| {
                 let around = field_at(mappings, &source_path[..*end]);
                 path.starts_with(&source_path[..=*end])
                     && around.is_some_and(|(definition, _)| type_of(definition) == "nested")
             });
-            let nested = ends.collect();
-            Some(MappedField { path, source_path, definition, format: format.as_deref(), nested })
-        })
-    })
+            let nested: Vec<usize> = ends.collect();
+            let field = MappedField { path, source_path, definition, format: format.as_deref(), nested };
+            match places.get(&field.path) {
+                Some(place) => fields[*place] = field,
+                None => {
+                    places.insert(field.path.clone(), fields.len());
+                    fields.push(field);
+                }
+            }
+        }
+    }
+    fields
 }
 
 impl MappedField<'_> {

@@ -13,6 +13,9 @@ use crate::level::{CheckedGrouping, GroupNode, GroupingLevel, GroupsList};
 /// Callback that converts references to hits of the named document summary: one hit per reference, in order.
 pub type HitFiller<'f, E> = dyn FnMut(Option<&str>, &[HitRef]) -> Result<Vec<ResultHit>, E> + 'f;
 
+/// Callback that takes memory for so many bytes of a part of the result.
+pub type TakeGroupMemory<'t, E> = dyn FnMut(usize) -> Result<(), E> + 't;
+
 /// Groups of a request, ordered and cut to their pages. Their hits are still references.
 #[derive(Debug)]
 pub struct PagedGroups {
@@ -30,18 +33,23 @@ struct ChosenHits {
 
 impl GroupingExecution {
     /// Orders the groups and cuts them to their pages. `number` is the index of the request among those of
-    /// its query.
-    pub fn paged(mut self, number: u32) -> PagedGroups {
+    /// its query. `take` takes memory for each part of them: labels and constants of the request are in each
+    /// group.
+    ///
+    /// # Errors
+    /// Errors of `take`.
+    pub fn paged<E>(mut self, number: u32, take: &mut TakeGroupMemory<'_, E>) -> Result<PagedGroups, E> {
         let grouping = Arc::clone(self.grouping());
         self.root.index();
-        let mut builder = GroupBuilder { grouping: &grouping, chosen: Vec::new(), path: vec![number, 0] };
-        let (outputs, lists) = builder.group_content(&grouping.root, &self.root, 0);
+        let mut builder =
+            GroupBuilder { grouping: &grouping, chosen: Vec::new(), path: vec![number, 0], take };
+        let (outputs, lists) = builder.group_content(&grouping.root, &self.root, 0)?;
         let root = ResultGroup { id: GroupId::Root, relevance: 1.0, outputs, lists };
-        PagedGroups {
+        Ok(PagedGroups {
             root,
             chosen: builder.chosen,
             continuation: continuation::to_current_page(&grouping.offsets),
-        }
+        })
     }
 }
 
@@ -107,33 +115,39 @@ fn insert_hits(group: &mut ResultGroup, filled: &mut impl Iterator<Item = Vec<Re
     }
 }
 
-struct GroupBuilder<'g> {
+struct GroupBuilder<'g, 't, E> {
     grouping: &'g CheckedGrouping,
     chosen: Vec<ChosenHits>,
     /// Position in the result, see [`ListKey`].
     path: Vec<u32>,
+    take: &'g mut TakeGroupMemory<'t, E>,
 }
 
 type GroupContent = (Vec<(String, GroupValue)>, Vec<GroupList>);
 
-impl GroupBuilder<'_> {
+impl<E> GroupBuilder<'_, '_, E> {
     /// Outputs and lists of a group.
-    fn group_content(&mut self, level: &GroupingLevel, state: &LevelState, group: usize) -> GroupContent {
-        let outputs = level
-            .outputs
-            .iter()
-            .filter_map(|(name, node)| {
-                let quantiles = match node {
-                    GroupNode::Aggregate(index) => {
-                        let wanted = &level.aggregates[*index].quantiles;
-                        state.aggregates[*index].quantiles(group, wanted).map(GroupValue::Quantiles)
-                    }
-                    _ => None,
-                };
-                let value = quantiles.or_else(|| group_value(self.eval(node, state, group)));
-                value.map(|value| (name.clone(), value))
-            })
-            .collect();
+    fn group_content(
+        &mut self,
+        level: &GroupingLevel,
+        state: &LevelState,
+        group: usize,
+    ) -> Result<GroupContent, E> {
+        let mut outputs = Vec::new();
+        for (name, node) in &level.outputs {
+            let quantiles = match node {
+                GroupNode::Aggregate(index) => {
+                    let wanted = &level.aggregates[*index].quantiles;
+                    state.aggregates[*index].quantiles(group, wanted).map(GroupValue::Quantiles)
+                }
+                _ => None,
+            };
+            let value = quantiles.or_else(|| group_value(self.eval(node, state, group)));
+            if let Some(value) = value {
+                (self.take)(size_of::<(String, GroupValue)>() + name.len() + content_bytes(&value))?;
+                outputs.push((name.clone(), value));
+            }
+        }
         let mut lists = Vec::new();
         for (spec, hits) in level.hit_lists.iter().zip(&state.hits) {
             let mut hits = hits[group].clone();
@@ -141,53 +155,60 @@ impl GroupBuilder<'_> {
             self.path.push(lists.len() as u32);
             let (offset, end, continuation) = self.page(hits.len(), spec.max, spec.tag);
             self.path.pop();
+            (self.take)(size_of::<GroupList>() + spec.label.len())?;
             self.chosen.push(ChosenHits { summary: spec.summary.clone(), hits: hits[offset..end].to_vec() });
             lists.push(GroupList::Hits { label: spec.label.clone(), hits: Vec::new(), continuation });
         }
         for (spec, list) in level.lists.iter().zip(&state.lists).filter(|(spec, _)| spec.shown) {
             self.path.push(lists.len() as u32);
-            lists.push(self.groups(spec, list, group));
+            lists.push(self.groups(spec, list, group)?);
             self.path.pop();
         }
-        (outputs, lists)
+        Ok((outputs, lists))
     }
 
-    fn groups(&mut self, spec: &GroupsList, list: &ListState, parent: usize) -> GroupList {
+    fn groups(&mut self, spec: &GroupsList, list: &ListState, parent: usize) -> Result<GroupList, E> {
+        (self.take)(size_of::<GroupList>() + spec.label.len())?;
         let members = &list.members[parent];
         let (offset, end, continuation) = self.page(members.len(), spec.max, spec.tag);
-        let ordered = self.ordered(spec, list, members, end);
+        let ordered = self.ordered(spec, list, members, end)?;
         let shown = &ordered[offset..];
-        let groups = shown
-            .iter()
-            .enumerate()
-            .map(|(index, group)| {
-                let group = *group as usize;
-                let key = &list.table.keys[group];
-                self.path.push((offset + index) as u32);
-                let (outputs, lists) = self.group_content(&spec.level, &list.level, group);
-                self.path.pop();
-                // If the request specifies the order, relevance encodes the rank: from 1 in equal steps
-                // towards 0.
-                let relevance = if spec.order.is_empty() {
-                    list.level.ranks[group]
-                } else {
-                    (shown.len() - index) as f64 / shown.len() as f64
-                };
-                ResultGroup { id: group_id(key), relevance, outputs, lists }
-            })
-            .collect();
-        GroupList::Groups { label: spec.label.clone(), groups, continuation }
+        let mut groups = Vec::new();
+        for (index, group) in shown.iter().enumerate() {
+            let group = *group as usize;
+            let key = &list.table.keys[group];
+            (self.take)(size_of::<ResultGroup>() + key.content_bytes())?;
+            self.path.push((offset + index) as u32);
+            let (outputs, lists) = self.group_content(&spec.level, &list.level, group)?;
+            self.path.pop();
+            // If the request specifies the order, relevance encodes the rank: from 1 in equal steps towards 0.
+            let relevance = if spec.order.is_empty() {
+                list.level.ranks[group]
+            } else {
+                (shown.len() - index) as f64 / shown.len() as f64
+            };
+            groups.push(ResultGroup { id: group_id(key), relevance, outputs, lists });
+        }
+        Ok(GroupList::Groups { label: spec.label.clone(), groups, continuation })
     }
 
     /// The first `count` groups of a list, in its order.
-    fn ordered(&self, spec: &GroupsList, list: &ListState, members: &[u32], count: usize) -> Vec<u32> {
+    fn ordered(
+        &mut self,
+        spec: &GroupsList,
+        list: &ListState,
+        members: &[u32],
+        count: usize,
+    ) -> Result<Vec<u32>, E> {
         let width = spec.order.len();
-        let keys: Vec<ExpressionDatum<'static>> = members
-            .iter()
-            .flat_map(|group| {
-                spec.order.iter().map(|(_, node)| self.eval(node, &list.level, *group as usize))
-            })
-            .collect();
+        let mut keys: Vec<ExpressionDatum<'static>> = Vec::with_capacity(members.len() * width);
+        for group in members {
+            for (_, node) in &spec.order {
+                let key = self.eval(node, &list.level, *group as usize);
+                (self.take)(key.content_bytes())?;
+                keys.push(key);
+            }
+        }
         // Compares by index among the members, because the keys are stored by that index.
         let order = |a: &u32, b: &u32| {
             let (index_a, index_b) = (*a as usize, *b as usize);
@@ -208,7 +229,7 @@ impl GroupBuilder<'_> {
             indices.truncate(count);
         }
         indices.sort_unstable_by(order);
-        indices.into_iter().map(|index| members[index as usize]).collect()
+        Ok(indices.into_iter().map(|index| members[index as usize]).collect())
     }
 
     /// Range of entries on the page, and the continuations of the adjacent pages.
@@ -239,6 +260,16 @@ impl GroupBuilder<'_> {
                 function.apply(arguments, &self.grouping.zone)
             }
         }
+    }
+}
+
+/// Memory of the text, the bytes or the numbers of a value, beside the value itself.
+fn content_bytes(value: &GroupValue) -> usize {
+    match value {
+        GroupValue::String(text) => text.len(),
+        GroupValue::Raw(bytes) => bytes.len(),
+        GroupValue::Quantiles(quantiles) => size_of_val(&**quantiles),
+        GroupValue::Long(_) | GroupValue::Double(_) | GroupValue::Bool(_) => 0,
     }
 }
 

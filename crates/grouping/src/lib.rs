@@ -43,7 +43,7 @@ pub use collected::CollectedGroups;
 pub use error::{Error, GroupingFailure};
 pub use execution::{GroupingExecution, HitRef};
 pub use field::GroupingSchema;
-pub use finish::{HitFiller, PagedGroups};
+pub use finish::{HitFiller, PagedGroups, TakeGroupMemory};
 pub use functions::{ArgumentKinds, FUNCTIONS, GroupingFunction, ReturnKind};
 pub use level::CheckedGrouping;
 pub use parse::{FORMS, SpecialForm};

@@ -242,7 +242,7 @@ impl<S: Deref<Target = PreparedSearch>> SearchGathering<S> {
                 groupings.add(schema, groups, first_part)?;
             }
         }
-        self.groups = groupings.finish();
+        self.groups = groupings.finish()?;
         for (merged, search) in self.schemas.iter_mut().zip(&self.searches) {
             merged.wanted = search.wanted();
             merged.phases = search.reranking().map(|reranking| {
@@ -486,11 +486,16 @@ impl<'s, S: Deref<Target = PreparedSearch>> MergedGroupings<'s, S> {
         Ok(())
     }
 
-    fn finish(self) -> Vec<MergedGroups> {
-        let finish = |(number, (execution, hits)): (u32, (Option<GroupingExecution>, GroupHits))| {
-            Some(MergedGroups { paged: execution?.paged(number), hits })
-        };
-        (0..).zip(self.requests).filter_map(finish).collect()
+    fn finish(self) -> Result<Vec<MergedGroups>, Error> {
+        let mut all = Vec::new();
+        for (number, (execution, hits)) in (0..).zip(self.requests) {
+            let Some(execution) = execution else { continue };
+            // All searches of a query have its memory.
+            let memory = &self.searches[0].plan.memory;
+            let paged = execution.paged(number, &mut |bytes| memory.take(bytes).map_err(Error::from))?;
+            all.push(MergedGroups { paged, hits });
+        }
+        Ok(all)
     }
 }
 

@@ -595,6 +595,8 @@ mod tests {
         check("tls-key = 'key.pem'", "tls-certificate");
         check("peer-tls-key = 'key.pem'", "peer-tls-authority");
         check("etcd-tls-authority = 'a.pem'\netcd-tls-key = 'key.pem'", "etcd-tls-certificate");
+        check("cluster = 'etcd://e'\ngroup-header = 'X-User'", "whose proxy names groups");
+        check("cluster = 'etcd://e'\ngroup-number-header = 'X-User'", "whose proxy names groups");
         check("cluster = 'etcd://e'\ntls-certificate = 'c.pem'\ntls-key = 'k.pem'", "peer-tls-authority");
     }
 

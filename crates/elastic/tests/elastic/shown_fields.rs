@@ -69,3 +69,29 @@ fn values_have_the_types_of_their_fields() {
         assert_eq!(fields(json!({ "fields": asked })), expected, "{asked}");
     }
 }
+
+#[test]
+fn fields_are_shown_once_and_are_asked_for_in_few_patterns() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get("PUT /a", r#"{"mappings":{"properties":{"n":{"type":"long"},"d":{"type":"date"}}}}"#);
+    service.get("PUT /a/_doc/1", r#"{"n":[2,1],"d":"2024-05-01"}"#);
+    let formats =
+        json!(["n", { "field": "d", "format": "yyyy" }, "n*", "*", { "field": "d", "format": "MM" }, "n"]);
+    for (member, numbers) in [("fields", json!([2, 1])), ("docvalue_fields", json!([1, 2]))] {
+        let ask = |asked: &Value| service.ask("POST /a/_search", &json!({ member: asked }).to_string());
+        let (status, answer) = ask(&formats);
+        assert_eq!(
+            (status, &answer["hits"]["hits"][0]["fields"]),
+            (200, &json!({ "n": numbers, "d": ["05"] })),
+            "the last format counts"
+        );
+        assert_eq!(ask(&json!(vec!["n"; 1_000])).0, 200);
+        let (status, answer) = ask(&json!(vec!["n"; 1_001]));
+        assert!(status == 400 && answer.to_string().contains("names and patterns"), "{member}: {answer}");
+        let (status, answer) = service.ask("POST /a/_search?docvalue_fields=n,n", "{}");
+        assert_eq!(status, 200, "{answer}");
+    }
+    let many = format!("POST /a/_search?docvalue_fields={}", vec!["n"; 1_001].join(","));
+    assert_eq!(service.ask(&many, "").0, 400);
+}

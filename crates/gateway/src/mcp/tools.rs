@@ -207,7 +207,7 @@ enum ToolFault {
     NoArguments(&'static str),
     #[error("'parameters' is an object, as in {{\"hits\": 5}}")]
     NoObject,
-    #[error("executeQuery has no argument '{0}'; there are yql, groupname, queryProfileName and parameters")]
+    #[error("executeQuery has no argument '{0}'; tools/list shows those that there are")]
     Unknown(String),
     #[error(transparent)]
     Request(#[from] hyper::http::Error),

@@ -5,7 +5,7 @@ use millrace_grouping::{GroupingRequest, Settings};
 use millrace_query::GroupingDefaults;
 use millrace_result::GroupList;
 
-use crate::support::{TestPurchase, execute, schema, settings, show};
+use crate::support::{TestPurchase, execute, page_bytes, schema, settings, show};
 
 /// Nine purchases by three customers.
 fn purchases() -> Vec<TestPurchase> {
@@ -117,4 +117,26 @@ fn groups_in_memory_are_limited_whatever_is_shown() {
     assert!(answer(100).is_ok());
     let error = answer(1_100).expect_err("there are 1,210,000 groups").to_string();
     assert!(error.contains("more than 1000000 groups"), "{error}");
+}
+
+#[test]
+fn what_each_group_has_of_the_request_takes_memory() {
+    let long = "x".repeat(10_000);
+    let counts: Vec<String> = (0..100).map(|at| format!("count() as(c{at})")).collect();
+    let shares: Vec<String> = (1..100).map(|percent| format!("0.{percent:02}")).collect();
+    let (counts, shares) = (counts.join(", "), shares.join(", "));
+    // There are three groups.
+    for (request, bytes) in [
+        ("all(group(customer) each(output(count())))".to_owned(), 0..3_000),
+        (format!("all(group(customer) each(output(count() as({long}))))"), 30_000..40_000),
+        (
+            format!("all(group(customer) each(all(group(price) each(output(count())) as({long}))))"),
+            30_000..40_000,
+        ),
+        (format!("all(group(customer) each(output({counts})))"), 10_000..40_000),
+        (format!("all(group(customer) each(output(quantiles([{shares}], price))))"), 4_000..10_000),
+    ] {
+        let taken = page_bytes(&request, &purchases());
+        assert!(bytes.contains(&taken), "{taken} bytes for {}", &request[..40]);
+    }
 }

@@ -1,6 +1,7 @@
 //! Purchases: a schema with a field of every kind, documents in memory, and groups as text.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -118,6 +119,26 @@ pub fn execute(
     execute_over(request, schema, settings, parts, |purchases| view(schema, purchases, 5))
 }
 
+/// Memory that the groups of a request take on their pages, in bytes.
+pub fn page_bytes(text: &str, purchases: &[TestPurchase]) -> usize {
+    let request = &GroupingRequest::parse(text).expect("the test's requests are right")[0];
+    let (schema, settings) = (schema(), settings("utc"));
+    let grouping = request.check(&grouping_schema(&schema), &settings).expect("the schema has the fields");
+    let view = view(&schema, purchases, purchases.len());
+    let mut execution = GroupingExecution::new(Arc::new(grouping), 0);
+    let rows: Vec<u16> = (0..purchases.len() as u16).collect();
+    let scores: Vec<f64> = purchases.iter().map(|purchase| purchase.score).collect();
+    execution.collect(&view, 0, &rows, &scores).expect("the columns can be read");
+    execution.complete(&view).expect("the columns can be read");
+    let mut taken = 0_usize;
+    let mut take = |bytes: usize| {
+        taken += bytes;
+        Ok::<_, Infallible>(())
+    };
+    assert!(execution.paged(0, &mut take).is_ok_and(|paged| !paged.has_hits()));
+    taken
+}
+
 /// [`execute`] on the plain paths.
 fn execute_plain(
     request: &GroupingRequest,
@@ -164,7 +185,8 @@ fn execute_over<V: View>(
         }
     }
     let whole = whole.expect("a test has at least one part");
-    whole.paged(0).fill(&mut |summary, references| Ok(fill(summary, references, parts)))
+    let paged = whole.paged(0, &mut |_| Ok::<_, Box<dyn Error>>(()))?;
+    paged.fill(&mut |summary, references| Ok(fill(summary, references, parts)))
 }
 
 fn fill(summary: Option<&str>, references: &[HitRef], parts: &[&[TestPurchase]]) -> Vec<ResultHit> {

@@ -1,7 +1,7 @@
 //! Settings of a node's part in a cluster.
 
 use millrace_cluster::CLUSTER_DIRECTORY;
-use millrace_gateway::Settings;
+use millrace_gateway::{GroupHeaders, Settings};
 use millrace_membership::NodeRole;
 
 use super::ServeArguments;
@@ -32,7 +32,8 @@ impl ServeArguments {
         )?;
         let Some(coordination) = self.cluster.clone() else { return Ok(None) };
         if nodes_tls.is_none() {
-            check_open_nodes(is_closed, server.tls.is_some())?;
+            let has_group_headers = server.group_headers.clone().optional(false) != GroupHeaders::default();
+            check_open_nodes(is_closed, server.tls.is_some(), has_group_headers)?;
         }
         Ok(Some(ClusterSettings {
             coordination,
@@ -54,9 +55,17 @@ impl ServeArguments {
     }
 }
 
-/// Refuses to let nodes communicate without certificates while clients need credentials or certificates:
-/// what they protect would be open between the nodes.
-fn check_open_nodes(is_closed: bool, has_tls: bool) -> Result<(), Error> {
+/// Refuses to let nodes communicate without certificates while clients need credentials or certificates: what
+/// they protect would be open between the nodes. So would be the groups of a proxy, which sends on the header
+/// by which nodes know each other's requests.
+fn check_open_nodes(is_closed: bool, has_tls: bool, has_group_headers: bool) -> Result<(), Error> {
+    if has_group_headers {
+        return Err(Error::Argument(
+            "in a cluster whose proxy names groups, nodes need certificates for each other; give peer-tls-authority, \
+             peer-tls-certificate and peer-tls-key, or leave out group-header and group-number-header"
+                .to_owned(),
+        ));
+    }
     if is_closed {
         return Err(Error::Argument(
             "in a cluster whose clients need credentials, nodes need certificates for each other; give peer-tls-authority, \
