@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 pub(crate) use self::kinds::OF_ONE_FIELD;
 use crate::Error;
 use crate::catalog::OpenIndex;
-use crate::evaluation::number_of;
+use crate::evaluation::{TermValues, number_of};
 use crate::intervals::IntervalSource;
 use crate::mapping::{check_compared, check_searchable};
 use crate::minimum_match::MinimumMatch;
@@ -35,7 +35,7 @@ pub(crate) enum SearchQuery {
     /// Exact values of a field.
     Terms {
         field: String,
-        values: Vec<Value>,
+        values: TermValues,
         ignores_case: bool,
     },
     /// Words of a text.

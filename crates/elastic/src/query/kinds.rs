@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{BoolQuery, CLAUSES_MAX, MatchOptions, RangeBounds, SearchQuery, is_and, parse_at, text_of};
 use crate::Error;
 use crate::dates::zone_of;
-use crate::evaluation::words_of;
+use crate::evaluation::{TermValues, words_of};
 use crate::fields::names_of;
 use crate::hit_form::InnerHits;
 use crate::intervals::IntervalSource;
@@ -93,7 +93,7 @@ fn term(members: Map<String, Value>) -> Result<SearchQuery, Error> {
     if value.is_array() {
         return Err(Error::Parsing("[term] query does not support array of values".to_owned()));
     }
-    Ok(SearchQuery::Terms { field, values: vec![value], ignores_case: ignores_case(&rest) })
+    Ok(SearchQuery::Terms { field, values: TermValues::new(vec![value]), ignores_case: ignores_case(&rest) })
 }
 
 fn terms(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
@@ -111,7 +111,7 @@ fn terms(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
             values.len()
         )));
     }
-    Ok(SearchQuery::Terms { field, values, ignores_case: false })
+    Ok(SearchQuery::Terms { field, values: TermValues::new(values), ignores_case: false })
 }
 
 /// A query for the words of a text.
