@@ -98,7 +98,7 @@ impl SearchedDocument<'_> {
         match query {
             SearchQuery::All => Ok(Some(1.0)),
             SearchQuery::None => Ok(None),
-            SearchQuery::Ids(ids) => when(ids.iter().any(|id| id == self.id)),
+            SearchQuery::Ids(ids) => when(ids.contains(self.id)),
             SearchQuery::Terms { field, values, ignores_case } => {
                 when(self.has_any_term(field, values, *ignores_case)?)
             }

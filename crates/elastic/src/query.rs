@@ -3,6 +3,7 @@
 mod kinds;
 
 use std::cell::Cell;
+use std::collections::HashSet;
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
@@ -31,7 +32,7 @@ pub(crate) const CLAUSES_MAX: usize = 65_536;
 pub(crate) enum SearchQuery {
     All,
     None,
-    Ids(Vec<String>),
+    Ids(HashSet<String>),
     /// Exact values of a field.
     Terms {
         field: String,

@@ -1,5 +1,7 @@
 //! Kinds of queries: each is parsed from its members.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::{BoolQuery, CLAUSES_MAX, MatchOptions, RangeBounds, SearchQuery, is_and, parse_at, text_of};
@@ -80,9 +82,9 @@ fn members_of(kind: &str, body: &Value) -> Result<Map<String, Value>, Error> {
 
 fn ids(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
     let ids = match members.get("values") {
-        None => Vec::new(),
+        None => HashSet::new(),
         Some(Value::Array(values)) => values.iter().map(text_of).collect(),
-        Some(one @ (Value::String(_) | Value::Number(_))) => vec![text_of(one)],
+        Some(one @ (Value::String(_) | Value::Number(_))) => HashSet::from([text_of(one)]),
         Some(_) => return Err(Error::Parsing("[values] of [ids] must be a list of ids".to_owned())),
     };
     Ok(SearchQuery::Ids(ids))
