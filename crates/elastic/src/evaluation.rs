@@ -339,6 +339,11 @@ impl SearchedDocument<'_> {
                 false => words.count(&wanted) > 0,
             });
         }
+        let folded = fold(&wanted);
+        let is_wanted = |own: &Value| match own {
+            Value::String(text) if !ignores_case => *text == folded,
+            other => fold(&text_of(other)) == folded,
+        };
         let mut found = false;
         each_at(self.source, &source_path, &mut |own| {
             found = found
@@ -348,7 +353,7 @@ impl SearchedDocument<'_> {
                             == Some(std::cmp::Ordering::Equal)
                     }
                     FieldValueKind::Ip => is_in_network(&text_of(own), &wanted),
-                    _ => is_searched(definition, own) && fold(&text_of(own)) == fold(&wanted),
+                    _ => is_wanted(own) && is_searched(definition, own),
                 };
         });
         Ok(found)
