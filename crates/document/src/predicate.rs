@@ -94,9 +94,9 @@ impl PredicateExpression {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum PredicateToken {
+enum PredicateToken<'t> {
     /// Letters, digits and `_`, or a number with a sign.
-    Plain(String),
+    Plain(&'t str),
     /// Text in quotes.
     Quoted(String),
     /// `..`
@@ -104,7 +104,7 @@ enum PredicateToken {
     Sign(char),
 }
 
-fn tokens(text: &str) -> Result<Vec<(usize, PredicateToken)>, PredicateMistake> {
+fn tokens(text: &str) -> Result<Vec<(usize, PredicateToken<'_>)>, PredicateMistake> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut tokens = Vec::new();
     let mut cursor = TextCursor::new(text);
@@ -123,14 +123,15 @@ fn tokens(text: &str) -> Result<Vec<(usize, PredicateToken)>, PredicateMistake> 
             }
             '+' | '-' if rest[1..].starts_with(|c: char| c.is_ascii_digit()) => {
                 cursor.skip(1);
-                PredicateToken::Plain(format!("{first}{}", cursor.take_digits()))
+                let digits = cursor.take_digits();
+                PredicateToken::Plain(&rest[..1 + digits.len()])
             }
             '.' if cursor.take("..") => PredicateToken::To,
             '[' | ']' | '(' | ')' | ',' | '=' | '+' | '-' => {
                 cursor.skip(1);
                 PredicateToken::Sign(first)
             }
-            _ if is_word(first) => PredicateToken::Plain(cursor.take_while(is_word).to_owned()),
+            _ if is_word(first) => PredicateToken::Plain(cursor.take_while(is_word)),
             _ => {
                 let reason = format!("found '{first}', which stands only in quotes");
                 return Err(PredicateMistake { at, reason });
@@ -166,25 +167,26 @@ fn quoted(text: &str, quote: char) -> Option<(usize, String)> {
     None
 }
 
-struct PredicateParser {
-    tokens: Vec<(usize, PredicateToken)>,
+struct PredicateParser<'t> {
+    tokens: Vec<(usize, PredicateToken<'t>)>,
     next: usize,
     end: usize,
 }
 
-impl PredicateParser {
-    fn peek(&self) -> Option<&PredicateToken> {
+impl<'t> PredicateParser<'t> {
+    fn peek(&self) -> Option<&PredicateToken<'t>> {
         self.ahead(0)
     }
 
-    fn ahead(&self, count: usize) -> Option<&PredicateToken> {
+    fn ahead(&self, count: usize) -> Option<&PredicateToken<'t>> {
         self.tokens.get(self.next + count).map(|(_, token)| token)
     }
 
     fn expected(&self, what: &str) -> PredicateMistake {
         let found = match self.peek() {
             None => "the end".to_owned(),
-            Some(PredicateToken::Plain(text) | PredicateToken::Quoted(text)) => format!("'{text}'"),
+            Some(PredicateToken::Plain(text)) => format!("'{text}'"),
+            Some(PredicateToken::Quoted(text)) => format!("'{text}'"),
             Some(PredicateToken::To) => "'..'".to_owned(),
             Some(PredicateToken::Sign(sign)) => format!("'{sign}'"),
         };
@@ -194,7 +196,11 @@ impl PredicateParser {
 
     /// True if the token `ahead` tokens from here is a keyword, in small or in capital letters.
     fn is_keyword(&self, ahead: usize, keyword: &str) -> bool {
-        let is = |text: &str| text == keyword || text == keyword.to_ascii_uppercase();
+        let is = |text: &str| {
+            let mut capitals = keyword.bytes().map(|letter| letter.to_ascii_uppercase());
+            text == keyword
+                || text.len() == keyword.len() && text.bytes().all(|letter| capitals.next() == Some(letter))
+        };
         matches!(self.ahead(ahead), Some(PredicateToken::Plain(text)) if is(text))
     }
 
@@ -314,10 +320,11 @@ impl PredicateParser {
     }
 
     fn value(&mut self, what: &str) -> Result<String, PredicateMistake> {
-        let Some(PredicateToken::Plain(text) | PredicateToken::Quoted(text)) = self.peek() else {
-            return Err(self.expected(what));
+        let text = match self.peek() {
+            Some(PredicateToken::Plain(text)) => (*text).to_owned(),
+            Some(PredicateToken::Quoted(text)) => text.clone(),
+            _ => return Err(self.expected(what)),
         };
-        let text = text.clone();
         self.next += 1;
         Ok(text)
     }

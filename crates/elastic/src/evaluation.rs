@@ -1,5 +1,6 @@
 //! Evaluation of a query on one document: its score, or nothing.
 
+mod term_values;
 mod words;
 
 use std::borrow::Cow;
@@ -8,6 +9,8 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::term_values::TermValues;
+use self::term_values::whole_number;
 use self::words::PathWords;
 pub(crate) use self::words::{SearchedWords, phrases, word_spans, words_of};
 use crate::Error;
@@ -95,14 +98,9 @@ impl SearchedDocument<'_> {
         match query {
             SearchQuery::All => Ok(Some(1.0)),
             SearchQuery::None => Ok(None),
-            SearchQuery::Ids(ids) => when(ids.iter().any(|id| id == self.id)),
+            SearchQuery::Ids(ids) => when(ids.contains(self.id)),
             SearchQuery::Terms { field, values, ignores_case } => {
-                for value in values {
-                    if self.has_term(field, value, *ignores_case)? {
-                        return Ok(Some(1.0));
-                    }
-                }
-                Ok(None)
+                when(self.has_any_term(field, values, *ignores_case)?)
             }
             SearchQuery::Match { field, text, options } => self.matches(field, text, options),
             SearchQuery::Range { field, bounds } => when(self.is_in_range(field, bounds)?),
@@ -342,6 +340,11 @@ impl SearchedDocument<'_> {
                 false => words.count(&wanted) > 0,
             });
         }
+        let folded = fold(&wanted);
+        let is_wanted = |own: &Value| match own {
+            Value::String(text) if !ignores_case => *text == folded,
+            other => fold(&text_of(other)) == folded,
+        };
         let mut found = false;
         each_at(self.source, &source_path, &mut |own| {
             found = found
@@ -351,7 +354,7 @@ impl SearchedDocument<'_> {
                             == Some(std::cmp::Ordering::Equal)
                     }
                     FieldValueKind::Ip => is_in_network(&text_of(own), &wanted),
-                    _ => is_searched(definition, own) && fold(&text_of(own)) == fold(&wanted),
+                    _ => is_wanted(own) && is_searched(definition, own),
                 };
         });
         Ok(found)
@@ -446,12 +449,7 @@ pub(crate) fn number_of(value: &Value) -> Option<f64> {
 
 /// Order of two numbers; whole ones exactly.
 pub(crate) fn compare_numbers(left: &Value, right: &Value) -> Option<std::cmp::Ordering> {
-    let whole = |value: &Value| match value {
-        Value::Number(number) => number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from)),
-        Value::String(text) => text.trim().parse::<i128>().ok(),
-        _ => None,
-    };
-    match (whole(left), whole(right)) {
+    match (whole_number(left), whole_number(right)) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),
         _ => number_of(left)?.partial_cmp(&number_of(right)?),
     }

@@ -3,6 +3,7 @@
 mod kinds;
 
 use std::cell::Cell;
+use std::collections::HashSet;
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 pub(crate) use self::kinds::OF_ONE_FIELD;
 use crate::Error;
 use crate::catalog::OpenIndex;
-use crate::evaluation::number_of;
+use crate::evaluation::{TermValues, number_of};
 use crate::intervals::IntervalSource;
 use crate::mapping::{check_compared, check_searchable};
 use crate::minimum_match::MinimumMatch;
@@ -32,11 +33,11 @@ pub(crate) const CLAUSES_MAX: usize = 65_536;
 pub(crate) enum SearchQuery {
     All,
     None,
-    Ids(Vec<String>),
+    Ids(HashSet<String>),
     /// Exact values of a field.
     Terms {
         field: String,
-        values: Vec<Value>,
+        values: TermValues,
         ignores_case: bool,
     },
     /// Words of a text.

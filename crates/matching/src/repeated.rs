@@ -28,7 +28,7 @@ impl<'t> RepeatedTexts<'t> {
         let mut slots = [u32::MAX; 1 << SLOTS_LOG];
         let (mut distinct, mut of): (Vec<&[u8]>, _) = (Vec::new(), Vec::with_capacity(texts.len()));
         for (seen, text) in texts.iter().enumerate() {
-            if seen % SAMPLE == 0 && distinct.len() * 2 > seen {
+            if seen.is_multiple_of(SAMPLE) && distinct.len() * 2 > seen {
                 return None;
             }
             let slot = &mut slots[(hash(text) >> (u64::BITS - SLOTS_LOG)) as usize];

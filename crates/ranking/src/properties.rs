@@ -26,6 +26,10 @@ impl RankProperties {
     /// All values of `feature(parameter).name`, or of `feature.name.parameter`, or of `feature.name` for all
     /// parameters; the first form that is set.
     fn all(&self, feature: &str, parameter: &str, name: &str) -> &[String] {
+        // Nearly all profiles have none, and each feature asks for many.
+        if self.values.is_empty() {
+            return &[];
+        }
         let keys = [
             format!("{feature}({parameter}).{name}"),
             format!("{feature}.{name}.{parameter}"),

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -373,7 +373,7 @@ pub(super) struct WantedTerms {
 }
 
 enum TermChoice {
-    Exact(Vec<AggregatedValue>),
+    Exact(BTreeSet<AggregatedValue>),
     Pattern(TermPattern),
 }
 

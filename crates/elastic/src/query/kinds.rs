@@ -1,11 +1,13 @@
 //! Kinds of queries: each is parsed from its members.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::{BoolQuery, CLAUSES_MAX, MatchOptions, RangeBounds, SearchQuery, is_and, parse_at, text_of};
 use crate::Error;
 use crate::dates::zone_of;
-use crate::evaluation::words_of;
+use crate::evaluation::{TermValues, words_of};
 use crate::fields::names_of;
 use crate::hit_form::InnerHits;
 use crate::intervals::IntervalSource;
@@ -82,9 +84,9 @@ fn members_of(kind: &str, body: &Value) -> Result<Map<String, Value>, Error> {
 
 fn ids(members: &Map<String, Value>) -> Result<SearchQuery, Error> {
     let ids = match members.get("values") {
-        None => Vec::new(),
+        None => HashSet::new(),
         Some(Value::Array(values)) => values.iter().map(text_of).collect(),
-        Some(one @ (Value::String(_) | Value::Number(_))) => vec![text_of(one)],
+        Some(one @ (Value::String(_) | Value::Number(_))) => HashSet::from([text_of(one)]),
         Some(_) => return Err(Error::Parsing("[values] of [ids] must be a list of ids".to_owned())),
     };
     Ok(SearchQuery::Ids(ids))
@@ -95,7 +97,7 @@ fn term(members: Map<String, Value>) -> Result<SearchQuery, Error> {
     if value.is_array() {
         return Err(Error::Parsing("[term] query does not support array of values".to_owned()));
     }
-    Ok(SearchQuery::Terms { field, values: vec![value], ignores_case: ignores_case(&rest) })
+    Ok(SearchQuery::Terms { field, values: TermValues::new(vec![value]), ignores_case: ignores_case(&rest) })
 }
 
 fn terms(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
@@ -113,7 +115,7 @@ fn terms(mut members: Map<String, Value>) -> Result<SearchQuery, Error> {
             values.len()
         )));
     }
-    Ok(SearchQuery::Terms { field, values, ignores_case: false })
+    Ok(SearchQuery::Terms { field, values: TermValues::new(values), ignores_case: false })
 }
 
 /// A query for the words of a text.

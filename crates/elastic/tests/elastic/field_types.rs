@@ -161,3 +161,64 @@ fn versions_and_counts_of_words_are_compared_as_such() {
     assert_eq!(counted["aggregations"]["v"]["buckets"].as_array().map_or(0, Vec::len), 3, "{counted}");
     assert_eq!(counted["aggregations"]["n"]["value"], 7.0, "{counted}");
 }
+
+/// Many values of `terms` are looked up, and find what as many queries for one value each find.
+#[test]
+fn many_values_find_what_each_of_them_finds() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    let properties = json!({
+        "k": { "type": "keyword" }, "short": { "type": "keyword", "ignore_above": 2 },
+        "low": { "type": "keyword", "normalizer": "lowercase" }, "n": { "type": "integer" },
+        "x": { "type": "double" }, "t": { "type": "text" },
+    });
+    service.get("PUT /a", &json!({ "mappings": { "properties": properties } }).to_string());
+    let values = [
+        json!("a"),
+        json!("A"),
+        json!("abc"),
+        json!("é"),
+        json!(""),
+        json!(5),
+        json!("5"),
+        json!(5.0),
+        json!(5.5),
+        json!(-3),
+        json!("7 "),
+        json!(9_007_199_254_740_993_i64),
+        json!(["b", "abc"]),
+        json!([4, 6]),
+        json!(null),
+    ];
+    let mut documents = 0;
+    for field in ["k", "short", "low", "n", "x", "t"] {
+        for value in &values {
+            // Not each value is one of the type.
+            let document = json!({ field: value }).to_string();
+            let (status, _) = service.ask(&format!("PUT /a/_doc/{documents}"), &document);
+            documents += usize::from(status == 201);
+        }
+    }
+    assert!(documents > 50, "{documents}");
+    let words = ["a", "b", "abc", "A", "ab", "5", "x", "y", "z", "0", "11"].map(|word| json!(word));
+    let numbers = [5, 4, -3, 7, 100, 101, 102, 103, 104, 105].map(|number| json!(number));
+    let large = [json!(9_007_199_254_740_992_i64), json!(9_007_199_254_740_993_i64)];
+    let fractions = [json!(5.5), json!(5.25)];
+    for field in ["k", "short", "low", "t", "n", "x", "_id", "none"] {
+        let is_number = ["n", "x"].contains(&field);
+        let lists = match is_number {
+            false => vec![words.to_vec(), [&words[..], &numbers[..]].concat()],
+            true => vec![[&numbers[..], &large[..]].concat(), [&numbers[..], &fractions[..]].concat()],
+        };
+        for list in lists {
+            let search = |query: Value| {
+                let body = json!({ "query": query, "size": 1000, "sort": "_id" }).to_string();
+                ids(&service.get("POST /a/_search", &body))
+            };
+            let each: Vec<Value> = list.iter().map(|value| json!({ "term": { field: value } })).collect();
+            let expected = search(json!({ "bool": { "should": each } }));
+            assert_eq!(search(json!({ "terms": { field: list } })), expected, "{field}: {list:?}");
+            assert!(field == "none" || !expected.is_empty(), "{field}: {list:?}");
+        }
+    }
+}
