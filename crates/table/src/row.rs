@@ -255,7 +255,7 @@ fn name_column(schema: &Schema, name: &str, part: &str) -> Result<usize, Error> 
     match is_label(column.data_type()) {
         true => Ok(at),
         false => Err(Error::Columns(format!(
-            "column '{name}' is {}, and the {part} is a string or an integer",
+            "column '{name}' is {}, and the {part} is a string or an integer; cast it to one of them",
             column.data_type()
         ))),
     }

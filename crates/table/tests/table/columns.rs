@@ -297,3 +297,15 @@ fn a_refused_struct_is_told_by_its_member() {
     let refused = ignoring(&[("zip", ArrowType::Utf8), ("year", ArrowType::Date32)]).expect("it is refused");
     assert!(refused.contains("the member 'year' is Date32"), "{refused}");
 }
+
+#[test]
+fn ids_of_other_types_are_refused_with_the_cure() {
+    let document_type = document_type(&[]);
+    for arrow in [ArrowType::Binary, ArrowType::FixedSizeBinary(16), ArrowType::Float64, ArrowType::Null] {
+        let mapping = RowMapping { id: Some("f".to_owned()), ..RowMapping::default() };
+        let refused = mapped_refusal(Field::new("f", arrow.clone(), true), &document_type, &mapping);
+        let expected =
+            format!("column 'f' is {arrow}, and the id is a string or an integer; cast it to one of them");
+        assert_eq!(refused, Some(expected));
+    }
+}
