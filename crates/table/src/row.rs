@@ -123,8 +123,8 @@ impl TableRowReader {
         mapping: &RowMapping,
     ) -> Result<Self, Error> {
         let type_name = document_type.name();
-        let id_name = mapping.id.as_deref().unwrap_or_else(|| id_column(document_type));
-        let id = name_column(schema, id_name, "id")?;
+        let id_name = mapping.id.clone().unwrap_or_else(|| id_column(document_type));
+        let id = name_column(schema, &id_name, "id")?;
         let group = match (&mapping.group_column, &mapping.group) {
             (Some(name), None) => RowGroup::Column(name_column(schema, name, "group")?),
             (None, group) => RowGroup::Same(group.clone().unwrap_or(DocumentGroup::None)),

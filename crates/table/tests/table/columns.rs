@@ -11,7 +11,7 @@ use arrow_schema::{
     DataType as ArrowType, Field, FieldRef, Fields, IntervalUnit, Schema, TimeUnit, UnionFields, UnionMode,
 };
 use millrace_document::{DataType, DocumentType};
-use millrace_table::{Error, RowMapping, TableReader};
+use millrace_table::{Error, RowMapping, TableColumns, TableReader, TableWriter};
 
 use crate::tables::{BOUNDS, array, document_type, ids, kinds, map, person, read, set, tensor};
 
@@ -307,5 +307,24 @@ fn ids_of_other_types_are_refused_with_the_cure() {
         let expected =
             format!("column 'f' is {arrow}, and the id is a string or an integer; cast it to one of them");
         assert_eq!(refused, Some(expected));
+    }
+}
+
+#[test]
+fn the_column_of_ids_has_another_name_than_all_fields() {
+    for (names, expected) in [
+        (&["text"][..], "id"),
+        (&["documentid"][..], "id"),
+        (&["id"][..], "documentid"),
+        (&["id", "documentid", "documentid_"][..], "documentid__"),
+    ] {
+        let fields: Vec<(&str, DataType)> = names.iter().map(|name| (*name, DataType::String)).collect();
+        let document_type = document_type(&fields);
+        let columns = TableColumns::new(&document_type, |_| true).expect("columns");
+        assert_eq!(columns.schema().field(0).name(), expected);
+        let table = TableWriter::new(columns).and_then(TableWriter::finish).expect("a table");
+        let reader =
+            TableReader::new(&table[..], &RowMapping::default(), BOUNDS, |_| Ok::<_, Error>(&document_type));
+        assert_eq!(reader.err(), None, "{names:?}");
     }
 }
