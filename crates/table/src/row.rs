@@ -1,5 +1,6 @@
 //! Rows of a table as documents.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -133,14 +134,13 @@ impl TableRowReader {
                 return Err(Error::Columns(reason.to_owned()));
             }
         };
-        let (mut fields, mut refused, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut fields, mut refused, mut names) = (Vec::new(), Vec::new(), HashSet::new());
         for (at, column) in schema.fields().iter().enumerate() {
             let name = column.name();
-            if names.contains(&name) {
+            if !names.insert(name) {
                 refused.push(format!("there are two columns '{name}'; leave out one of them"));
                 continue;
             }
-            names.push(name);
             let Some(field) = document_type.field(name) else {
                 let is_used = at == id || matches!(group, RowGroup::Column(group) if group == at);
                 if !is_used && !mapping.ignores_unknown_columns {

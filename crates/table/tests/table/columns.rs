@@ -22,7 +22,11 @@ fn refusal(column: Field, document_type: &DocumentType) -> Option<String> {
 
 fn mapped_refusal(column: Field, document_type: &DocumentType, mapping: &RowMapping) -> Option<String> {
     let schema = Schema::new(vec![Field::new("id", ArrowType::Utf8, false), column]);
-    let writer = StreamWriter::try_new(Vec::new(), &schema).expect("a schema");
+    schema_refusal(&schema, document_type, mapping)
+}
+
+fn schema_refusal(schema: &Schema, document_type: &DocumentType, mapping: &RowMapping) -> Option<String> {
+    let writer = StreamWriter::try_new(Vec::new(), schema).expect("a schema");
     let table = writer.into_inner().expect("an end");
     let reader = TableReader::new(&table[..], mapping, BOUNDS, |_| Ok::<_, Error>(document_type));
     reader.err().map(|error| error.to_string())
@@ -327,4 +331,17 @@ fn the_column_of_ids_has_another_name_than_all_fields() {
             TableReader::new(&table[..], &RowMapping::default(), BOUNDS, |_| Ok::<_, Error>(&document_type));
         assert_eq!(reader.err(), None, "{names:?}");
     }
+}
+
+#[test]
+fn columns_of_one_name_are_refused() {
+    let columns = ["id", "f", "f", "g"].map(|name| Field::new(name, ArrowType::Utf8, true));
+    let schema = Schema::new(columns.to_vec());
+    let document_type = document_type(&[("f", DataType::String)]);
+    assert_eq!(
+        schema_refusal(&schema, &document_type, &RowMapping::default()).as_deref(),
+        Some(
+            "there are two columns 'f'; leave out one of them. column 'g' is not a field of note; leave it out, or rename it"
+        )
+    );
 }
