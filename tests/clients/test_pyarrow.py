@@ -101,6 +101,23 @@ def test_columns_that_do_not_fit_are_refused(notes):
     assert send(notes.data + "/feed/v1?type=note", stream(right))["ok"] == 1
 
 
+def test_nothing_is_taken_as_something_else(notes):
+    def fed(name, column):
+        return send(notes.data + "/feed/v1?type=note&namespace=others", stream(pa.table({"id": ["1"], name: column})))
+
+    numbers = pa.array([[1, 2, 3, 4]], pa.list_(pa.float32(), 4))
+    shaped = {shape: pa.fixed_shape_tensor(pa.float32(), list(shape)) for shape in [(4,), (2, 2)]}
+    assert fed("vector", pa.ExtensionArray.from_storage(shaped[4,], numbers))["ok"] == 1
+    total = fed("vector", pa.ExtensionArray.from_storage(shaped[2, 2], numbers))
+    assert total["status"] == 400 and "of the shape [2, 2]" in total["message"], total
+    total = fed("chunks", pa.array([[[1.0, 2.0, 3.0], [4.0]]]))
+    assert (total["ok"], total["failed"]) == (0, 1), total
+    # As in JSON, null is not a value.
+    assert fed("tags", pa.array([["a", None, "b"]]))["ok"] == 1
+    with urllib.request.urlopen(notes.data + "/document/v1/others/note/docid/1") as answer:
+        assert json.loads(answer.read())["fields"] == {"tags": ["a", "b"]}
+
+
 def test_packed_tables(notes):
     compressed = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")

@@ -130,9 +130,19 @@ impl TableFile {
             });
             match parts {
                 Ok(parts) => parts.into_iter().map(Ok).collect(),
-                Err(error) => vec![Err(io::Error::other(error))],
+                Err(error) => vec![Err(io::Error::other(message_of(&error)))],
             }
         })
+    }
+}
+
+/// Message of the library, which says of a file that is cut off that it could not fill a buffer.
+fn message_of(error: &ArrowError) -> String {
+    match error {
+        ArrowError::IoError(_, source) if source.kind() == io::ErrorKind::UnexpectedEof => {
+            "the file is cut off here".to_owned()
+        }
+        other => other.to_string(),
     }
 }
 

@@ -5,6 +5,8 @@
 //! Elements of arrays are never created, nor is anything where a path leads to every element. Other
 //! operations on something that does not exist have no effect.
 
+mod entries;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -91,8 +93,15 @@ impl DocumentUpdate {
     /// parsed).
     pub fn apply(&self, document: Option<Document>, document_type: &DocumentType) -> Result<Document, Error> {
         let mut document = document.unwrap_or_else(|| Document { id: self.id.clone(), fields: Vec::new() });
-        for update in &self.fields {
-            update.apply(&mut document, document_type)?;
+        let mut left = &self.fields[..];
+        while let Some((first, rest)) = left.split_first() {
+            let (together, later) = left.split_at(entries::changes_of_entries(left));
+            if !together.is_empty() && entries::change_entries(together, &mut document, document_type)? {
+                left = later;
+                continue;
+            }
+            first.apply(&mut document, document_type)?;
+            left = rest;
         }
         Ok(document)
     }

@@ -12,7 +12,7 @@ use crate::Error;
 /// Name of the column of document ids, unless the document type has a field of this name.
 const ID_COLUMN: &str = "id";
 
-/// Its name otherwise.
+/// Its name otherwise; with underscores behind it if there is a field of this name too.
 const OTHER_ID_COLUMN: &str = "documentid";
 
 /// Key of the table's metadata with the name of the document type.
@@ -22,11 +22,15 @@ pub(crate) const TYPE_METADATA: &str = "millrace.type";
 const FIELD_METADATA: &str = "millrace.type";
 
 /// Returns the name of the column with document ids, where nothing else is said.
-pub(crate) fn id_column(document_type: &DocumentType) -> &'static str {
-    match document_type.field(ID_COLUMN) {
-        None => ID_COLUMN,
-        Some(_) => OTHER_ID_COLUMN,
+pub(crate) fn id_column(document_type: &DocumentType) -> String {
+    if document_type.field(ID_COLUMN).is_none() {
+        return ID_COLUMN.to_owned();
     }
+    let mut name = OTHER_ID_COLUMN.to_owned();
+    while document_type.field(&name).is_some() {
+        name.push('_');
+    }
+    name
 }
 
 /// Number of parts of a column beyond which it is not written: structs in themselves can have a great many.

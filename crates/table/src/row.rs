@@ -1,5 +1,6 @@
 //! Rows of a table as documents.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -123,8 +124,8 @@ impl TableRowReader {
         mapping: &RowMapping,
     ) -> Result<Self, Error> {
         let type_name = document_type.name();
-        let id_name = mapping.id.as_deref().unwrap_or_else(|| id_column(document_type));
-        let id = name_column(schema, id_name, "id")?;
+        let id_name = mapping.id.clone().unwrap_or_else(|| id_column(document_type));
+        let id = name_column(schema, &id_name, "id")?;
         let group = match (&mapping.group_column, &mapping.group) {
             (Some(name), None) => RowGroup::Column(name_column(schema, name, "group")?),
             (None, group) => RowGroup::Same(group.clone().unwrap_or(DocumentGroup::None)),
@@ -133,14 +134,13 @@ impl TableRowReader {
                 return Err(Error::Columns(reason.to_owned()));
             }
         };
-        let (mut fields, mut refused, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut fields, mut refused, mut names) = (Vec::new(), Vec::new(), HashSet::new());
         for (at, column) in schema.fields().iter().enumerate() {
             let name = column.name();
-            if names.contains(&name) {
+            if !names.insert(name) {
                 refused.push(format!("there are two columns '{name}'; leave out one of them"));
                 continue;
             }
-            names.push(name);
             let Some(field) = document_type.field(name) else {
                 let is_used = at == id || matches!(group, RowGroup::Column(group) if group == at);
                 if !is_used && !mapping.ignores_unknown_columns {
@@ -255,7 +255,7 @@ fn name_column(schema: &Schema, name: &str, part: &str) -> Result<usize, Error> 
     match is_label(column.data_type()) {
         true => Ok(at),
         false => Err(Error::Columns(format!(
-            "column '{name}' is {}, and the {part} is a string or an integer",
+            "column '{name}' is {}, and the {part} is a string or an integer; cast it to one of them",
             column.data_type()
         ))),
     }

@@ -247,6 +247,9 @@ fn files_of_tables_are_fed_and_written() {
     std::fs::write(file("cut.arrow"), &whole[..whole.len() / 2]).expect("a file");
     let report = fed(&file("cut.arrow"), &[]);
     assert_eq!((&report["complete"], &report["failed"]), (&json!(false), &json!(1)), "{report}");
+    let (_, text, _) = run(&["feed", "--quiet", &file("cut.arrow")]);
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("the file is cut off here"), "{text}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use arrow_schema::{
     DataType as ArrowType, Field, FieldRef, Fields, IntervalUnit, Schema, TimeUnit, UnionFields, UnionMode,
 };
 use millrace_document::{DataType, DocumentType};
-use millrace_table::{Error, RowMapping, TableReader};
+use millrace_table::{Error, RowMapping, TableColumns, TableReader, TableWriter};
 
 use crate::tables::{BOUNDS, array, document_type, ids, kinds, map, person, read, set, tensor};
 
@@ -22,7 +22,11 @@ fn refusal(column: Field, document_type: &DocumentType) -> Option<String> {
 
 fn mapped_refusal(column: Field, document_type: &DocumentType, mapping: &RowMapping) -> Option<String> {
     let schema = Schema::new(vec![Field::new("id", ArrowType::Utf8, false), column]);
-    let writer = StreamWriter::try_new(Vec::new(), &schema).expect("a schema");
+    schema_refusal(&schema, document_type, mapping)
+}
+
+fn schema_refusal(schema: &Schema, document_type: &DocumentType, mapping: &RowMapping) -> Option<String> {
+    let writer = StreamWriter::try_new(Vec::new(), schema).expect("a schema");
     let table = writer.into_inner().expect("an end");
     let reader = TableReader::new(&table[..], mapping, BOUNDS, |_| Ok::<_, Error>(document_type));
     reader.err().map(|error| error.to_string())
@@ -296,4 +300,48 @@ fn a_refused_struct_is_told_by_its_member() {
     assert_eq!(ignoring(&[("zip", ArrowType::Date32), ("name", ArrowType::Utf8)]), None);
     let refused = ignoring(&[("zip", ArrowType::Utf8), ("year", ArrowType::Date32)]).expect("it is refused");
     assert!(refused.contains("the member 'year' is Date32"), "{refused}");
+}
+
+#[test]
+fn ids_of_other_types_are_refused_with_the_cure() {
+    let document_type = document_type(&[]);
+    for arrow in [ArrowType::Binary, ArrowType::FixedSizeBinary(16), ArrowType::Float64, ArrowType::Null] {
+        let mapping = RowMapping { id: Some("f".to_owned()), ..RowMapping::default() };
+        let refused = mapped_refusal(Field::new("f", arrow.clone(), true), &document_type, &mapping);
+        let expected =
+            format!("column 'f' is {arrow}, and the id is a string or an integer; cast it to one of them");
+        assert_eq!(refused, Some(expected));
+    }
+}
+
+#[test]
+fn the_column_of_ids_has_another_name_than_all_fields() {
+    for (names, expected) in [
+        (&["text"][..], "id"),
+        (&["documentid"][..], "id"),
+        (&["id"][..], "documentid"),
+        (&["id", "documentid", "documentid_"][..], "documentid__"),
+    ] {
+        let fields: Vec<(&str, DataType)> = names.iter().map(|name| (*name, DataType::String)).collect();
+        let document_type = document_type(&fields);
+        let columns = TableColumns::new(&document_type, |_| true).expect("columns");
+        assert_eq!(columns.schema().field(0).name(), expected);
+        let table = TableWriter::new(columns).and_then(TableWriter::finish).expect("a table");
+        let reader =
+            TableReader::new(&table[..], &RowMapping::default(), BOUNDS, |_| Ok::<_, Error>(&document_type));
+        assert_eq!(reader.err(), None, "{names:?}");
+    }
+}
+
+#[test]
+fn columns_of_one_name_are_refused() {
+    let columns = ["id", "f", "f", "g"].map(|name| Field::new(name, ArrowType::Utf8, true));
+    let schema = Schema::new(columns.to_vec());
+    let document_type = document_type(&[("f", DataType::String)]);
+    assert_eq!(
+        schema_refusal(&schema, &document_type, &RowMapping::default()).as_deref(),
+        Some(
+            "there are two columns 'f'; leave out one of them. column 'g' is not a field of note; leave it out, or rename it"
+        )
+    );
 }
