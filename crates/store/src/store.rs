@@ -179,8 +179,21 @@ impl Store {
     /// # Errors
     /// A file cannot be read or is damaged.
     pub fn get(&self, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
+        self.get_fields(id, None)
+    }
+
+    /// Like [`Store::get`]. Fields other than these can be missing, so that they are not read; `None`: none
+    /// is.
+    ///
+    /// # Errors
+    /// A file cannot be read or is damaged.
+    pub fn get_fields(
+        &self,
+        id: &DocumentId,
+        fields: Option<&[String]>,
+    ) -> Result<Option<(Document, Timestamp)>, Error> {
         self.inner.shared.check_open()?;
-        get::get(&self.inner.shared, id)
+        get::get(&self.inner.shared, id, fields)
     }
 
     /// The documents of this type in this scope, as they are now. Costs a look at the directories, not the

@@ -1,5 +1,4 @@
 use millrace_bucket::DocumentSortKey;
-use millrace_column::ColumnForm;
 use millrace_document::{Document, DocumentId, DocumentVersion, Timestamp};
 
 use crate::Error;
@@ -7,9 +6,15 @@ use crate::context::StoreContext;
 use crate::read::columns::{self, ValueColumn};
 use crate::read::lookup::{NewestVersion, SegmentVersion, newest_versions};
 
-/// Returns the newest version of a document, unless it is a removal or was dropped.
-pub(crate) fn get(shared: &StoreContext, id: &DocumentId) -> Result<Option<(Document, Timestamp)>, Error> {
-    found(shared, id, &DocumentSortKey::new(id), Some(NewestVersion::Unread(u64::MAX)))
+/// Returns the newest version of a document, unless it is a removal or was dropped. Fields other than these
+/// can be missing; `None`: none is.
+pub(crate) fn get(
+    shared: &StoreContext,
+    id: &DocumentId,
+    fields: Option<&[String]>,
+) -> Result<Option<(Document, Timestamp)>, Error> {
+    let found = newest(shared, id, &DocumentSortKey::new(id))?;
+    found.map_or(Ok(None), |found| content(shared, id, found, fields))
 }
 
 /// Returns the newest version of a document as [`newest_versions`] has found it, unless it is a removal or
@@ -24,7 +29,7 @@ pub(crate) fn found(
         Some(NewestVersion::Unread(_)) => newest(shared, id, key)?,
         found => found.filter(|found| found.timestamp() > dropped_until(shared, id, key)),
     };
-    found.map_or(Ok(None), |found| content(shared, id, found))
+    found.map_or(Ok(None), |found| content(shared, id, found, None))
 }
 
 /// Returns the newest version of a document, which may be a removal; a dropped document is a removal at the
@@ -36,7 +41,7 @@ pub(crate) fn version(shared: &StoreContext, id: &DocumentId) -> Result<Option<D
         return Ok((dropped > 0).then(|| DocumentVersion::removal(id.clone(), Timestamp(dropped))));
     };
     let timestamp = Timestamp(found.timestamp());
-    Ok(Some(match content(shared, id, found)? {
+    Ok(Some(match content(shared, id, found, None)? {
         Some((document, timestamp)) => DocumentVersion::put(&document, timestamp),
         None => DocumentVersion::removal(id.clone(), timestamp),
     }))
@@ -55,21 +60,29 @@ fn dropped_until(shared: &StoreContext, id: &DocumentId, key: &DocumentSortKey) 
     shared.state().marks.dropped_until(id.document_type(), key.reversed_location(), key.group_key())
 }
 
-/// The document of a version, unless that is a removal.
+/// The document of a version, unless that is a removal; with these fields at least.
 fn content(
     shared: &StoreContext,
     id: &DocumentId,
     found: NewestVersion,
+    fields: Option<&[String]>,
 ) -> Result<Option<(Document, Timestamp)>, Error> {
     Ok(match found {
         NewestVersion::InTail(row) => (!row.removed).then_some((row.document, row.timestamp)),
         NewestVersion::InSegment(found) if found.removed => None,
-        NewestVersion::InSegment(found) => Some((read(shared, id, &found)?, Timestamp(found.timestamp))),
+        NewestVersion::InSegment(found) => {
+            Some((read(shared, id, &found, fields)?, Timestamp(found.timestamp)))
+        }
         NewestVersion::Unread(_) => unreachable!("all bytes of a document that is looked up alone are kept"),
     })
 }
 
-fn read(shared: &StoreContext, id: &DocumentId, found: &SegmentVersion) -> Result<Document, Error> {
+fn read(
+    shared: &StoreContext,
+    id: &DocumentId,
+    found: &SegmentVersion,
+    fields: Option<&[String]>,
+) -> Result<Document, Error> {
     let source = &found.source;
     let section = &source.segment.sections()[source.section];
     let corrupt = |error: millrace_column::Error| Error::Corrupt {
@@ -79,9 +92,7 @@ fn read(shared: &StoreContext, id: &DocumentId, found: &SegmentVersion) -> Resul
     };
     let (layout, _) = shared.layout();
     let mut values = Vec::new();
-    for key in
-        section.columns.iter().filter(|key| matches!(key.form, ColumnForm::Value | ColumnForm::Overflow))
-    {
+    for key in section.columns.iter().filter(|key| columns::can_hold(key, fields)) {
         let column =
             source.segment.columns(source.section, key, found.chunk..found.chunk + 1)?.pop().flatten();
         values.extend(ValueColumn::new(&*layout, id.document_type(), key, column).map_err(corrupt)?);

@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::path::Path;
 
 use millrace_bucket::DocumentSortKey;
-use millrace_column::{BytesColumn, Column, ColumnForm, ColumnKey, ColumnValue, FixedColumn, StoredValues};
+use millrace_column::{BytesColumn, Column, ColumnKey, ColumnValue, FixedColumn, StoredValues};
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Timestamp, ValueRef, wire};
 
 use crate::read::columns::{self, ValueColumn};
@@ -280,14 +280,9 @@ impl<'a> RowReader<'a> {
     fn value_columns(&self, number: usize, fields: Option<&[String]>) -> Result<Vec<ValueColumn>, Error> {
         let part = &self.parts[number];
         let ChunkSource::Segment { segment, section, .. } = &part.source else { return Ok(Vec::new()) };
-        let is_wanted = |key: &&ColumnKey| match key.form {
-            ColumnForm::Value => fields.is_none_or(|fields| fields.contains(&key.field)),
-            // Any field can be in the overflow.
-            ColumnForm::Overflow => fields.is_none_or(|fields| !fields.is_empty()),
-            _ => false,
-        };
+        let held = &segment.sections()[*section].columns;
         let mut columns = Vec::new();
-        for key in segment.sections()[*section].columns.iter().filter(is_wanted) {
+        for key in held.iter().filter(|key| columns::can_hold(key, fields)) {
             let column = self.column(number, key)?;
             let column = ValueColumn::new(&*self.reading.layout, self.document_type, key, column);
             columns.extend(column.map_err(|error| corrupt(part.path(), &error))?);

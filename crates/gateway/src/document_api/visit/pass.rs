@@ -96,6 +96,17 @@ impl VisitPass {
         Ok(VisitPass { deployment, store, visit, group, namespace, selection, implied_group, is_part })
     }
 
+    /// The pass over documents of which these fields at least are shown; `None`: all.
+    pub(in crate::document_api) fn with_fields(mut self, fields: Option<Vec<String>>) -> Self {
+        self.visit.fields = fields;
+        self
+    }
+
+    /// Types of the documents that it reads.
+    pub(in crate::document_api) fn document_types(&self) -> Vec<&str> {
+        self.visit.document_types.iter().map(String::as_str).collect()
+    }
+
     /// Continues from `continuation` for up to `wanted` documents of the store, and returns the selected
     /// ones.
     pub(in crate::document_api) fn step(
