@@ -20,6 +20,9 @@ const FIRST_PAGE: usize = 32;
 /// Bytes of documents that are read in one step of a scan, about.
 const PAGE_BYTES: usize = 1 << 20;
 
+/// Fields of the documents of indexes beside their texts.
+const BESIDE_TEXTS: [&str; 3] = ["version", "seq_no", "routing"];
+
 /// Calls `visit` with each document of a group, until it breaks off or returns an error.
 ///
 /// # Errors
@@ -30,12 +33,13 @@ pub(crate) fn scan(
     mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     let each = |document: Document, _| visit(StoredSource::of(&document));
-    let reader = ScanReader { slot: WaitingSlot::Kept, node, permit: &Permit::of_server() };
+    let permit = &Permit::of_server();
+    let reader = ScanReader { slot: WaitingSlot::Kept, node, permit, fields: None };
     scan_by(reader, ELASTIC_TYPE, vec![group.group()], None, each)
 }
 
 /// [`scan`] for a search, of the documents after a place ([`place_of`]). `visit` gets the id in the store,
-/// too. No locks may be held.
+/// too. Without `texts`, it may get documents without members. No locks may be held.
 ///
 /// # Errors
 /// Those of [`super::get`], and those of `visit`.
@@ -43,9 +47,13 @@ pub(crate) fn scan_after(
     node: &Arc<Node>,
     group: StorageGroup,
     after: Option<&str>,
+    texts: bool,
     mut visit: impl FnMut(StoredSource, &DocumentId) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    scan_documents(node, &Permit::of_server(), ELASTIC_TYPE, vec![group.group()], after, |document, _| {
+    let permit = &Permit::of_server();
+    let fields = if texts { None } else { Some(&BESIDE_TEXTS[..]) };
+    let reader = ScanReader { slot: WaitingSlot::Lent, node, permit, fields };
+    scan_by(reader, ELASTIC_TYPE, vec![group.group()], after, |document, _| {
         visit(StoredSource::of(&document), &document.id)
     })
 }
@@ -73,7 +81,8 @@ pub(crate) fn scan_documents(
     after: Option<&str>,
     visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    scan_by(ScanReader { slot: WaitingSlot::Lent, node, permit }, document_type, groups, after, visit)
+    let reader = ScanReader { slot: WaitingSlot::Lent, node, permit, fields: None };
+    scan_by(reader, document_type, groups, after, visit)
 }
 
 /// Use of the slot of a thread of the pool while it waits for other nodes.
@@ -89,6 +98,8 @@ struct ScanReader<'r> {
     slot: WaitingSlot,
     node: &'r Arc<Node>,
     permit: &'r Permit,
+    /// Fields that the scan needs; others may be missing. `None`: all.
+    fields: Option<&'r [&'r str]>,
 }
 
 fn scan_by(
@@ -98,11 +109,14 @@ fn scan_by(
     after: Option<&str>,
     mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    let ScanReader { slot, node, permit } = reader;
+    let ScanReader { slot, node, permit, fields } = reader;
     // Checked here, since other nodes take the question for permitted.
     node.permitted_store(permit, WantedGroups::These(&groups));
     let Some(cluster) = node.cluster().view()? else {
-        return scan_here(node, permit, document_type, ViewScope::Groups(groups), after, visit);
+        let fields = fields.map(|fields| fields.iter().map(|field| (*field).to_owned()).collect());
+        let pass =
+            StoreVisit { scope: ViewScope::Groups(groups), fields, ..StoreVisit::all(&[document_type]) };
+        return scan_here(node, permit, pass, after, visit);
     };
     // A place is one among all groups and buckets: those before it have nothing after it.
     groups.sort_by_key(|group| (group.location_bits().map(u32::reverse_bits), group.key()));
@@ -160,7 +174,7 @@ pub(crate) fn scan_all(
     mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     if node.cluster().is_alone() {
-        return scan_here(node, permit, document_type, ViewScope::All, after, visit);
+        return scan_here(node, permit, StoreVisit::all(&[document_type]), after, visit);
     }
     // Checked here, since other nodes take the question for permitted.
     node.permitted_store(permit, WantedGroups::All);
@@ -180,19 +194,17 @@ pub(crate) fn scan_all(
     }
 }
 
-/// [`scan_documents`] of this node's own store.
+/// [`scan_documents`] of this node's own store, by its types, scope and fields.
 fn scan_here(
     node: &Node,
     permit: &Permit,
-    document_type: &str,
-    scope: ViewScope,
+    mut pass: StoreVisit,
     after: Option<&str>,
     mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    let store = node.permitted_store(permit, search::wanted_groups(&scope));
-    let continuation = after.map(str::to_owned);
-    let mut pass =
-        StoreVisit { scope, continuation, wanted: FIRST_PAGE, ..StoreVisit::all(&[document_type]) };
+    let store = node.permitted_store(permit, search::wanted_groups(&pass.scope));
+    pass.continuation = after.map(str::to_owned);
+    pass.wanted = FIRST_PAGE;
     loop {
         let page = store.visit(&pass)?;
         let (mut documents, mut bytes) = (0, 0);
