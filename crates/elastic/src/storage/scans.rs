@@ -4,13 +4,19 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_access::{Permit, WantedGroups};
-use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Timestamp, ValueRef};
 use millrace_node::cluster::{ClusterScan, DocumentsAnswer, DocumentsQuestion};
 use millrace_node::{Node, pool, search};
-use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
+use millrace_store::{Store, StoreVisit, ViewScope, VisitedRow, VisitedValue, VisitedVersion};
 
-use super::{ELASTIC_TYPE, StorageGroup, StoredSource, check_all_there, misunderstood, next_page, read};
+use super::{
+    ELASTIC_TYPE, StorageGroup, StoredSource, check_all_there, misunderstood, name_of, next_page, read,
+};
 use crate::Error;
+use crate::source_text::SourceText;
+
+/// Fields of the documents of indexes beside their texts.
+const BESIDE_TEXTS: [&str; 3] = ["version", "seq_no", "routing"];
 
 /// Documents that are read in one step of a scan at most, and as many as are read first: their size is not
 /// known.
@@ -19,9 +25,6 @@ const FIRST_PAGE: usize = 32;
 
 /// Bytes of documents that are read in one step of a scan, about.
 const PAGE_BYTES: usize = 1 << 20;
-
-/// Fields of the documents of indexes beside their texts.
-const BESIDE_TEXTS: [&str; 3] = ["version", "seq_no", "routing"];
 
 /// Calls `visit` with each document of a group, until it breaks off or returns an error.
 ///
@@ -33,8 +36,7 @@ pub(crate) fn scan(
     mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     let each = |document: Document, _| visit(StoredSource::of(&document));
-    let permit = &Permit::of_server();
-    let reader = ScanReader { slot: WaitingSlot::Kept, node, permit, fields: None };
+    let reader = ScanReader { slot: WaitingSlot::Kept, node, permit: &Permit::of_server() };
     scan_by(reader, ELASTIC_TYPE, vec![group.group()], None, each)
 }
 
@@ -51,11 +53,95 @@ pub(crate) fn scan_after(
     mut visit: impl FnMut(StoredSource, &DocumentId) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     let permit = &Permit::of_server();
-    let fields = if texts { None } else { Some(&BESIDE_TEXTS[..]) };
-    let reader = ScanReader { slot: WaitingSlot::Lent, node, permit, fields };
-    scan_by(reader, ELASTIC_TYPE, vec![group.group()], after, |document, _| {
+    let group = group.group();
+    if node.cluster().view()?.is_none() {
+        let store = node.permitted_store(permit, WantedGroups::These(std::slice::from_ref(&group)));
+        return scan_rows(store, group, after, texts, visit);
+    }
+    scan_documents(node, permit, ELASTIC_TYPE, vec![group], after, |document, _| {
         visit(StoredSource::of(&document), &document.id)
     })
+}
+
+/// [`scan_after`] of this node's own store: texts are copied once, from where they lie.
+fn scan_rows(
+    store: &Store,
+    group: DocumentGroup,
+    after: Option<&str>,
+    texts: bool,
+    mut visit: impl FnMut(StoredSource, &DocumentId) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    let mut pass = StoreVisit {
+        scope: ViewScope::Groups(vec![group]),
+        continuation: after.map(str::to_owned),
+        wanted: FIRST_PAGE,
+        fields: (!texts).then(|| Vec::from(BESIDE_TEXTS.map(str::to_owned))),
+        ..StoreVisit::all(&[ELASTIC_TYPE])
+    };
+    loop {
+        let (mut documents, mut bytes) = (0, 0);
+        let mut flow = Ok(ControlFlow::Continue(()));
+        let end = store.visit_cached_rows(&pass, &mut |row| {
+            if row.is_removed() {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let id = row.document_id()?;
+            let stored = source_of(row, &id, texts)?;
+            documents += 1;
+            bytes += stored.source.len();
+            flow = visit(stored, &id);
+            Ok(flow.as_ref().map_or(ControlFlow::Break(()), |flow| *flow))
+        })?;
+        if flow?.is_break() {
+            return Ok(());
+        }
+        let Some(continuation) = end.continuation else { return Ok(()) };
+        pass.wanted = wanted_after(documents, bytes);
+        pass.continuation = Some(continuation);
+    }
+}
+
+/// The document in a row.
+fn source_of(
+    row: &VisitedRow<'_>,
+    id: &DocumentId,
+    texts: bool,
+) -> Result<StoredSource, millrace_store::Error> {
+    let number = |field| {
+        Ok::<_, millrace_store::Error>(match row.value(field)? {
+            Some(
+                VisitedValue::InPlace(ValueRef::Long(number))
+                | VisitedValue::Decoded(DocumentValue::Long(number)),
+            ) => number,
+            _ => 0,
+        })
+    };
+    let source = if texts { text_of::<SourceText>(row, "source")? } else { None };
+    Ok(StoredSource {
+        id: name_of(id),
+        source: source.unwrap_or_else(|| "{}".into()),
+        version: number("version")?,
+        seq_no: number("seq_no")?,
+        routing: text_of(row, "routing")?,
+    })
+}
+
+/// A text in a row, in a form of its own.
+fn text_of<T: for<'t> From<&'t str>>(
+    row: &VisitedRow<'_>,
+    field: &str,
+) -> Result<Option<T>, millrace_store::Error> {
+    Ok(match row.value(field)? {
+        Some(VisitedValue::InPlace(ValueRef::String(text))) => Some(T::from(text)),
+        Some(VisitedValue::Decoded(DocumentValue::String(text))) => Some(T::from(text.as_str())),
+        _ => None,
+    })
+}
+
+/// Number of documents for the next step of a scan, after one of this many with these bytes.
+fn wanted_after(documents: usize, bytes: usize) -> usize {
+    let each = bytes / documents.max(1);
+    (PAGE_BYTES / each.max(1)).clamp(1, PAGE)
 }
 
 /// Place of a document in the scans of its type. It stays valid while documents are written, files are merged
@@ -81,8 +167,7 @@ pub(crate) fn scan_documents(
     after: Option<&str>,
     visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    let reader = ScanReader { slot: WaitingSlot::Lent, node, permit, fields: None };
-    scan_by(reader, document_type, groups, after, visit)
+    scan_by(ScanReader { slot: WaitingSlot::Lent, node, permit }, document_type, groups, after, visit)
 }
 
 /// Use of the slot of a thread of the pool while it waits for other nodes.
@@ -98,8 +183,6 @@ struct ScanReader<'r> {
     slot: WaitingSlot,
     node: &'r Arc<Node>,
     permit: &'r Permit,
-    /// Fields that the scan needs; others may be missing. `None`: all.
-    fields: Option<&'r [&'r str]>,
 }
 
 fn scan_by(
@@ -109,14 +192,11 @@ fn scan_by(
     after: Option<&str>,
     mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    let ScanReader { slot, node, permit, fields } = reader;
+    let ScanReader { slot, node, permit } = reader;
     // Checked here, since other nodes take the question for permitted.
     node.permitted_store(permit, WantedGroups::These(&groups));
     let Some(cluster) = node.cluster().view()? else {
-        let fields = fields.map(|fields| fields.iter().map(|field| (*field).to_owned()).collect());
-        let pass =
-            StoreVisit { scope: ViewScope::Groups(groups), fields, ..StoreVisit::all(&[document_type]) };
-        return scan_here(node, permit, pass, after, visit);
+        return scan_here(node, permit, document_type, ViewScope::Groups(groups), after, visit);
     };
     // A place is one among all groups and buckets: those before it have nothing after it.
     groups.sort_by_key(|group| (group.location_bits().map(u32::reverse_bits), group.key()));
@@ -174,7 +254,7 @@ pub(crate) fn scan_all(
     mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     if node.cluster().is_alone() {
-        return scan_here(node, permit, StoreVisit::all(&[document_type]), after, visit);
+        return scan_here(node, permit, document_type, ViewScope::All, after, visit);
     }
     // Checked here, since other nodes take the question for permitted.
     node.permitted_store(permit, WantedGroups::All);
@@ -194,17 +274,19 @@ pub(crate) fn scan_all(
     }
 }
 
-/// [`scan_documents`] of this node's own store, by its types, scope and fields.
+/// [`scan_documents`] of this node's own store.
 fn scan_here(
     node: &Node,
     permit: &Permit,
-    mut pass: StoreVisit,
+    document_type: &str,
+    scope: ViewScope,
     after: Option<&str>,
     mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    let store = node.permitted_store(permit, search::wanted_groups(&pass.scope));
-    pass.continuation = after.map(str::to_owned);
-    pass.wanted = FIRST_PAGE;
+    let store = node.permitted_store(permit, search::wanted_groups(&scope));
+    let continuation = after.map(str::to_owned);
+    let mut pass =
+        StoreVisit { scope, continuation, wanted: FIRST_PAGE, ..StoreVisit::all(&[document_type]) };
     loop {
         let page = store.visit(&pass)?;
         let (mut documents, mut bytes) = (0, 0);
@@ -218,8 +300,7 @@ fn scan_here(
             }
         }
         let Some(continuation) = page.continuation else { return Ok(()) };
-        let each = bytes / documents.max(1);
-        pass.wanted = (PAGE_BYTES / each.max(1)).clamp(1, PAGE);
+        pass.wanted = wanted_after(documents, bytes);
         pass.continuation = Some(continuation);
     }
 }

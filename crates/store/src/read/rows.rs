@@ -121,13 +121,13 @@ impl<'a> VisitedRow<'a> {
     pub fn version(&self) -> Result<VisitedVersion, Error> {
         let document = match self.content {
             VisitedContent::Removed => {
-                return Ok(VisitedVersion::Removed(self.parsed_id()?, self.timestamp));
+                return Ok(VisitedVersion::Removed(self.document_id()?, self.timestamp));
             }
             VisitedContent::Encoded(fields) => {
                 let fields = wire::decode_named(fields).map_err(|error| self.unreadable(&error))?;
-                Document { id: self.parsed_id()?, fields }
+                Document { id: self.document_id()?, fields }
             }
-            VisitedContent::Columns(columns, row) => stored(self.path, self.parsed_id()?, row, columns)?,
+            VisitedContent::Columns(columns, row) => stored(self.path, self.document_id()?, row, columns)?,
         };
         Ok(VisitedVersion::Document(document, self.timestamp))
     }
@@ -151,7 +151,11 @@ impl<'a> VisitedRow<'a> {
         Error::Corrupt { path: self.path.to_owned(), offset: 0, reason: error.to_string() }
     }
 
-    fn parsed_id(&self) -> Result<DocumentId, Error> {
+    /// Id of the document.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is not one.
+    pub fn document_id(&self) -> Result<DocumentId, Error> {
         DocumentId::parse(self.id).map_err(|_| lacks_keys(self.path))
     }
 }

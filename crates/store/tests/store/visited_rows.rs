@@ -59,10 +59,10 @@ fn rows_are_the_versions_of_a_visit() {
         for wanted in [1, 3, 1000] {
             for tombstones in [false, true] {
                 for fields in [None, Some(vec!["number".to_owned()]), Some(Vec::new())] {
-                    check(
-                        &store,
-                        &StoreVisit { wanted, tombstones, fields, ..StoreVisit::all(&["mail", "unknown"]) },
-                    );
+                    let all = StoreVisit::all(&["mail", "unknown"]);
+                    let visit = StoreVisit { wanted, tombstones, fields, ..all };
+                    check(&store, &visit, false);
+                    check(&store, &visit, true);
                 }
             }
         }
@@ -93,8 +93,8 @@ fn a_reader_ends_its_page() {
     assert_eq!(found, expected);
 }
 
-/// Both pass over the same pages.
-fn check(store: &Store, visit: &StoreVisit) {
+/// Both pass over the same pages, with columns of the cache or without.
+fn check(store: &Store, visit: &StoreVisit, is_cached: bool) {
     let mut visit = visit.clone();
     let wants =
         |field: &str| visit.fields.as_ref().is_none_or(|fields| fields.iter().any(|one| one == field));
@@ -106,6 +106,7 @@ fn check(store: &Store, visit: &StoreVisit) {
         let each = &mut |row: &VisitedRow<'_>| -> Result<ControlFlow<()>, Error> {
             let expected = expected.next().expect("there are as many");
             assert_eq!((row.id(), row.timestamp()), (expected.id().as_str(), time(expected)));
+            assert_eq!(&row.document_id()?, expected.id());
             assert_eq!(row.is_removed(), matches!(expected, VisitedVersion::Removed(..)));
             assert_eq!(&row.version()?, expected);
             let mut sort_key = Vec::new();
@@ -121,7 +122,11 @@ fn check(store: &Store, visit: &StoreVisit) {
             count += 1;
             Ok(ControlFlow::Continue(()))
         };
-        let end = store.visit_rows(&visit, each).expect("the visit reads");
+        let end = match is_cached {
+            true => store.visit_cached_rows(&visit, each),
+            false => store.visit_rows(&visit, each),
+        };
+        let end = end.expect("the visit reads");
         assert!(expected.next().is_none());
         assert_eq!((&end.continuation, end.progress), (&page.continuation, page.progress));
         match page.continuation {
