@@ -92,9 +92,11 @@ fn read(
     };
     let (layout, _) = shared.layout();
     let mut values = Vec::new();
-    for key in section.columns.iter().filter(|key| columns::can_hold(key, fields)) {
-        let column =
-            source.segment.columns(source.section, key, found.chunk..found.chunk + 1)?.pop().flatten();
+    for (index, key) in section.columns.iter().enumerate() {
+        if !columns::can_hold(key, fields) {
+            continue;
+        }
+        let column = source.segment.column_at(source.section, index, found.chunk)?;
         values.extend(ValueColumn::new(&*layout, id.document_type(), key, column).map_err(corrupt)?);
     }
     columns::document(id.clone(), found.row, &values).map_err(corrupt)
