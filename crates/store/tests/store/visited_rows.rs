@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use millrace_bucket::DocumentSortKey;
 use millrace_document::{DocumentValue, Timestamp, ValueRef};
-use millrace_store::{Error, Store, StoreVisit, VisitedRow, VisitedValue, VisitedVersion};
+use millrace_store::{Error, Store, StoreVisit, VisitFilter, VisitedRow, VisitedValue, VisitedVersion};
 
-use crate::common::{open, options, put, remove};
+use crate::common::{number, open, options, put, remove};
 
 /// Documents in several segments and in the tail, with and without a group, replaced and removed ones.
 fn fill(store: &Store) {
@@ -91,6 +91,36 @@ fn a_reader_ends_its_page() {
     }
     assert!(expected.len() > 70);
     assert_eq!(found, expected);
+}
+
+/// In the tail, as in files, a filter gets the fields that it reads, and a version has those that are wanted.
+#[test]
+fn filters_and_fields_are_those_of_the_visit() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    for name in 0..10 {
+        put(&store, &format!("id:n:mail:g=ann:{name}"), "some text", name);
+    }
+    let filter = VisitFilter::new(vec!["number".to_owned()], |document| {
+        document.fields.len() == 1 && number(document) % 2 == 0
+    });
+    for sealed in [false, true] {
+        if sealed {
+            store.seal().expect("the store seals");
+        }
+        for wanted in [&["text"][..], &["number"], &["text", "number"], &[]] {
+            let fields = Some(wanted.iter().map(|field| (*field).to_owned()).collect());
+            let visit = StoreVisit { fields, filter: Some(filter.clone()), ..StoreVisit::all(&["mail"]) };
+            let found = store.visit(&visit).expect("the visit reads").visited;
+            assert_eq!(found.len(), 5, "sealed: {sealed}");
+            for version in found {
+                let VisitedVersion::Document(document, _) = version else { panic!("none was removed") };
+                let mut names: Vec<&str> = document.fields.iter().map(|(name, _)| &**name).collect();
+                names.sort_unstable_by_key(|name| *name != "text");
+                assert_eq!(names, wanted, "sealed: {sealed}");
+            }
+        }
+    }
 }
 
 /// Both pass over the same pages, with columns of the cache or without.
