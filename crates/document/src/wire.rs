@@ -168,6 +168,26 @@ pub(crate) fn write_number(out: &mut Vec<u8>, mut number: u64) {
 
 const ENDS_EARLY: Error = Error::Row("it ends too early");
 
+/// [`decode_named`] of the values whose names are wanted; the others are passed over.
+///
+/// # Errors
+/// [`Error::Row`] if the bytes are not fields.
+pub fn decode_some(
+    bytes: &[u8],
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<(Arc<str>, DocumentValue)>, Error> {
+    let mut reader = WireReader { bytes };
+    let mut fields = Vec::new();
+    for _ in 0..reader.count()? {
+        let name = reader.text()?;
+        match is_wanted(name) {
+            true => fields.push((Arc::from(name), reader.value(0)?)),
+            false => reader.skip_value(0)?,
+        }
+    }
+    if reader.bytes.is_empty() { Ok(fields) } else { Err(Error::Row("bytes are left after the fields")) }
+}
+
 fn text_of(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| Error::Row("text is not UTF-8"))
 }

@@ -48,6 +48,11 @@ pub(crate) trait HitSink {
         true
     }
 
+    /// False if it counts documents alone: nothing is read of their texts then, if the query reads no fields.
+    fn uses_texts(&self) -> bool {
+        true
+    }
+
     /// True if it has the documents that it wants, and counts the others for a while.
     fn only_counts(&self) -> bool {
         false
@@ -204,12 +209,15 @@ impl HitScan<'_> {
         let node = &self.service.node;
         let document = after.map(|after| after.document.as_str());
         let mut hidden = if self.sees_hidden { HashMap::new() } else { index.live.hidden() };
-        storage::scan_after(node, index.group(), document, |stored, id| match hidden.remove(&stored.id) {
-            Some(Some(before)) => {
-                self.each(visited, before, VisitedDocument::at(ordinal, id), progress, sink)
+        let texts = self.reads_texts(visited, sink);
+        storage::scan_after(node, index.group(), document, texts, |stored, id| {
+            match hidden.remove(&stored.id) {
+                Some(Some(before)) => {
+                    self.each(visited, before, VisitedDocument::at(ordinal, id), progress, sink)
+                }
+                Some(None) => Ok(ControlFlow::Continue(())),
+                None => self.each(visited, stored, VisitedDocument::at(ordinal, id), progress, sink),
             }
-            Some(None) => Ok(ControlFlow::Continue(())),
-            None => self.each(visited, stored, VisitedDocument::at(ordinal, id), progress, sink),
         })?;
         // Removed documents that searches still see. After the end of the search, the first breaks off.
         let nowhere = VisitedDocument { ordinal, partition: 0, id: None };
@@ -219,6 +227,11 @@ impl HitScan<'_> {
             }
         }
         Ok(0)
+    }
+
+    /// True if the query or the sink needs the texts of documents.
+    fn reads_texts(&self, visited: VisitedIndex<'_>, sink: &dyn HitSink) -> bool {
+        sink.uses_texts() || !visited.of_query.is_empty()
     }
 
     /// Hands a document to the sink if it matches.
@@ -330,7 +343,8 @@ impl HitScan<'_> {
                 continue;
             }
             let place = after.filter(|after| number == after.partition).map(|after| after.document.as_str());
-            storage::scan_after(&self.service.node, partition.group(), place, |stored, id| {
+            let texts = self.reads_texts(visited, sink);
+            storage::scan_after(&self.service.node, partition.group(), place, texts, |stored, id| {
                 self.service.node.metrics().count(CountedMetric::LogDocumentsRead);
                 let at = VisitedDocument { ordinal, partition: number, id: Some(id) };
                 let flow = self.each(visited, stored, at, progress, sink)?;

@@ -237,8 +237,7 @@ impl SegmentFile {
         while found.len() < range.len() {
             let first = self.first_columns(section, key, range.start + found.len() as u32..range.end)?;
             if first.is_empty() {
-                let offset = self.sections[section].rows_offset;
-                return Err(self.corrupt(offset, "the chunk directory has fewer chunks than groups name"));
+                return Err(self.lacks_chunks(section));
             }
             found.extend(first);
         }
@@ -267,12 +266,41 @@ impl SegmentFile {
         let others = range.clone().skip(1).take_while(|chunk| self.cached(section, column, *chunk).is_none());
         let last = range.end.min(range.start + 1 + others.take(READ_CHUNKS - 1).count() as u32);
         let missing = range.start..last;
-        let read = self.read_first_columns(section, column, missing)?;
-        for (chunk, column_of) in range.zip(&read) {
+        self.read_into_cache(section, column, missing)
+    }
+
+    /// The column with this index in [`TypeSection::columns`], of one chunk; `None` if the chunk lacks it. It
+    /// stays in the cache.
+    ///
+    /// # Errors
+    /// It cannot be read or is damaged.
+    pub fn column_at(&self, section: usize, column: usize, chunk: u32) -> Result<Option<Column>, Error> {
+        if let Some(found) = self.cached(section, column, chunk) {
+            return Ok(found);
+        }
+        let mut read = self.read_into_cache(section, column, chunk..chunk + 1)?;
+        read.pop().ok_or_else(|| self.lacks_chunks(section))
+    }
+
+    /// Reads a column of the first of these chunks, as many as one read fetches, into the cache.
+    fn read_into_cache(
+        &self,
+        section: usize,
+        column: usize,
+        chunks: Range<u32>,
+    ) -> Result<Vec<Option<Column>>, Error> {
+        let read = self.read_first_columns(section, column, chunks.clone())?;
+        for (chunk, column_of) in chunks.zip(&read) {
             let name = self.key(section, CachedPart::Column { column: column as u32, chunk });
             self.cache.insert(name, CacheEntry::Column(column_of.clone()));
         }
         Ok(read)
+    }
+
+    /// Error of a chunk that the directory does not have.
+    fn lacks_chunks(&self, section: usize) -> Error {
+        let offset = self.sections[section].rows_offset;
+        self.corrupt(offset, "the chunk directory has fewer chunks than groups name")
     }
 
     /// A column of a chunk, if it is in the cache; the inner `None` means that the chunk lacks it.

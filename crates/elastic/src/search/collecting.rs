@@ -136,6 +136,10 @@ impl HitSink for SearchSink<'_> {
         reads_all || self.kept.keeps_any()
     }
 
+    fn uses_texts(&self) -> bool {
+        self.reads_documents()
+    }
+
     fn only_counts(&self) -> bool {
         // All others are exact.
         let is_of_scroll = self.seq_no_end != i64::MAX;

@@ -4,13 +4,19 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_access::{Permit, WantedGroups};
-use millrace_document::{Document, DocumentGroup, DocumentId, Timestamp};
+use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Timestamp, ValueRef};
 use millrace_node::cluster::{ClusterScan, DocumentsAnswer, DocumentsQuestion};
 use millrace_node::{Node, pool, search};
-use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
+use millrace_store::{Store, StoreVisit, ViewScope, VisitedRow, VisitedValue, VisitedVersion};
 
-use super::{ELASTIC_TYPE, StorageGroup, StoredSource, check_all_there, misunderstood, next_page, read};
+use super::{
+    ELASTIC_TYPE, StorageGroup, StoredSource, check_all_there, misunderstood, name_of, next_page, read,
+};
 use crate::Error;
+use crate::source_text::SourceText;
+
+/// Fields of the documents of indexes beside their texts.
+const BESIDE_TEXTS: [&str; 3] = ["version", "seq_no", "routing"];
 
 /// Documents that are read in one step of a scan at most, and as many as are read first: their size is not
 /// known.
@@ -35,7 +41,7 @@ pub(crate) fn scan(
 }
 
 /// [`scan`] for a search, of the documents after a place ([`place_of`]). `visit` gets the id in the store,
-/// too. No locks may be held.
+/// too. Without `texts`, it may get documents without members. No locks may be held.
 ///
 /// # Errors
 /// Those of [`super::get`], and those of `visit`.
@@ -43,11 +49,99 @@ pub(crate) fn scan_after(
     node: &Arc<Node>,
     group: StorageGroup,
     after: Option<&str>,
+    texts: bool,
     mut visit: impl FnMut(StoredSource, &DocumentId) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    scan_documents(node, &Permit::of_server(), ELASTIC_TYPE, vec![group.group()], after, |document, _| {
+    let permit = &Permit::of_server();
+    let group = group.group();
+    if node.cluster().view()?.is_none() {
+        let store = node.permitted_store(permit, WantedGroups::These(std::slice::from_ref(&group)));
+        return scan_rows(store, group, after, texts, visit);
+    }
+    scan_documents(node, permit, ELASTIC_TYPE, vec![group], after, |document, _| {
         visit(StoredSource::of(&document), &document.id)
     })
+}
+
+/// [`scan_after`] of this node's own store: texts are copied once, from where they lie.
+fn scan_rows(
+    store: &Store,
+    group: DocumentGroup,
+    after: Option<&str>,
+    texts: bool,
+    mut visit: impl FnMut(StoredSource, &DocumentId) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    let mut pass = StoreVisit {
+        scope: ViewScope::Groups(vec![group]),
+        continuation: after.map(str::to_owned),
+        wanted: FIRST_PAGE,
+        fields: (!texts).then(|| Vec::from(BESIDE_TEXTS.map(str::to_owned))),
+        ..StoreVisit::all(&[ELASTIC_TYPE])
+    };
+    loop {
+        let (mut documents, mut bytes) = (0, 0);
+        let mut flow = Ok(ControlFlow::Continue(()));
+        let end = store.visit_cached_rows(&pass, &mut |row| {
+            if row.is_removed() {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let id = row.document_id()?;
+            let stored = source_of(row, &id, texts)?;
+            documents += 1;
+            bytes += stored.source.len();
+            flow = visit(stored, &id);
+            Ok(flow.as_ref().map_or(ControlFlow::Break(()), |flow| *flow))
+        })?;
+        if flow?.is_break() {
+            return Ok(());
+        }
+        let Some(continuation) = end.continuation else { return Ok(()) };
+        pass.wanted = wanted_after(documents, bytes);
+        pass.continuation = Some(continuation);
+    }
+}
+
+/// The document in a row.
+fn source_of(
+    row: &VisitedRow<'_>,
+    id: &DocumentId,
+    texts: bool,
+) -> Result<StoredSource, millrace_store::Error> {
+    let number = |field| {
+        Ok::<_, millrace_store::Error>(match row.value(field)? {
+            Some(
+                VisitedValue::InPlace(ValueRef::Long(number))
+                | VisitedValue::Decoded(DocumentValue::Long(number)),
+            ) => number,
+            _ => 0,
+        })
+    };
+    let source = if texts { text_of::<SourceText>(row, "source")? } else { None };
+    Ok(StoredSource {
+        id: name_of(id),
+        source: source.unwrap_or_else(|| "{}".into()),
+        version: number("version")?,
+        seq_no: number("seq_no")?,
+        routing: text_of(row, "routing")?,
+    })
+}
+
+/// A text in a row, in a form of its own.
+fn text_of<T: for<'t> From<&'t str>>(
+    row: &VisitedRow<'_>,
+    field: &str,
+) -> Result<Option<T>, millrace_store::Error> {
+    Ok(match row.value(field)? {
+        Some(VisitedValue::InPlace(ValueRef::String(text))) => Some(T::from(text)),
+        Some(VisitedValue::Decoded(DocumentValue::String(text))) => Some(T::from(text.as_str())),
+        _ => None,
+    })
+}
+
+/// Number of documents for the next step of a scan, after one of this many with these bytes.
+fn wanted_after(documents: usize, bytes: usize) -> usize {
+    let each = bytes / documents.max(1);
+    (PAGE_BYTES / each.max(1)).clamp(1, PAGE)
 }
 
 /// Place of a document in the scans of its type. It stays valid while documents are written, files are merged
@@ -206,8 +300,7 @@ fn scan_here(
             }
         }
         let Some(continuation) = page.continuation else { return Ok(()) };
-        let each = bytes / documents.max(1);
-        pass.wanted = (PAGE_BYTES / each.max(1)).clamp(1, PAGE);
+        pass.wanted = wanted_after(documents, bytes);
         pass.continuation = Some(continuation);
     }
 }

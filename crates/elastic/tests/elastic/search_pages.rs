@@ -426,3 +426,37 @@ fn names_of_queries_and_keys_of_sorts_take_memory() {
         assert_eq!(status, expected, "{answer}");
     }
 }
+
+#[test]
+fn documents_are_counted_with_and_without_their_texts() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    for number in 1..=4 {
+        service.get(&format!("PUT /a/_doc/{number}"), &json!({ "n": number }).to_string());
+    }
+    service.get("DELETE /a/_doc/4", "");
+    service.get("POST /a/_refresh", "");
+    for sealed in [false, true] {
+        if sealed {
+            service.seal();
+        }
+        for (query, expected) in [
+            (json!({ "match_all": {} }), 3),
+            (json!({ "ids": { "values": ["1", "9"] } }), 1),
+            (json!({ "bool": { "must_not": { "ids": { "values": ["1"] } } } }), 2),
+            (json!({ "term": { "_version": 1 } }), 3),
+            (json!({ "exists": { "field": "n" } }), 3),
+            (json!({ "range": { "n": { "gt": 2 } } }), 1),
+        ] {
+            let counted = service.get("POST /a/_count", &json!({ "query": query }).to_string());
+            assert_eq!(counted["count"], expected, "{query}, sealed: {sealed}");
+            let filtered = json!({ "size": 0, "post_filter": query }).to_string();
+            let total = &service.get("POST /a/_search", &filtered)["hits"]["total"]["value"];
+            assert_eq!(*total, expected, "{query} as a filter, sealed: {sealed}");
+        }
+        let summed = json!({ "size": 0, "aggs": { "s": { "sum": { "field": "n" } } } }).to_string();
+        assert_eq!(service.get("POST /a/_search", &summed)["aggregations"]["s"]["value"], 6.0);
+        let hits = &service.get("POST /a/_search", r#"{"size":1}"#)["hits"]["hits"];
+        assert!(hits[0]["_source"]["n"].is_number(), "{hits}");
+    }
+}

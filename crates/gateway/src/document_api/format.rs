@@ -7,6 +7,9 @@ use millrace_tensor::json::{CellNumbers, TensorFormat};
 
 use super::DocumentCall;
 
+/// Maximum number of fields that documents are read with by their names: every column is compared with all.
+const NAMED_MAX: usize = 64;
+
 /// Requested format of documents. Cells of tensors are written as doubles, so that feeding the output again
 /// yields the same values.
 #[derive(Debug, Clone)]
@@ -47,12 +50,46 @@ impl DocumentFormat {
         Ok(DocumentFormat { field_set, tensors: tensors.with_numbers(CellNumbers::Exact) })
     }
 
+    /// Fields with which stored documents of these types are read; `None`: all of them.
+    pub(super) fn stored_fields(
+        &self,
+        deployment: &CompiledApplication,
+        document_types: &[&str],
+    ) -> Option<Vec<String>> {
+        match &self.field_set {
+            FieldSet::All => None,
+            FieldSet::Id | FieldSet::None => Some(Vec::new()),
+            FieldSet::Fields { fields, .. } => Some(fields.clone()),
+            FieldSet::Document => {
+                let schemas = &deployment.application.schemas;
+                let types = document_types.iter().filter_map(|name| schemas.get(*name));
+                // Fields that indexing statements create are left out.
+                let creates = types.clone().any(|schema| {
+                    schema.fields.keys().any(|field| schema.document_type.field(field).is_none())
+                });
+                let fields = types.flat_map(|schema| schema.document_type.fields());
+                let fields: Vec<String> = fields.map(|field| field.name.to_string()).collect();
+                (creates && fields.len() <= NAMED_MAX).then_some(fields)
+            }
+        }
+    }
+
+    /// Appends the fields to show of a document, as the object under `fields`.
+    pub(super) fn write_fields(
+        &self,
+        deployment: &CompiledApplication,
+        document: &Document,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        // Large texts would be copied each time the output grows.
+        let bytes: usize = document.fields.iter().map(|(_, value)| value.memory_bytes()).sum();
+        out.reserve(bytes + bytes / 16);
+        serde_json::to_writer(out, &self.fields(deployment, document))
+            .map_err(|error| Error::Internal(error.to_string()))
+    }
+
     /// Fields of a document to show.
-    pub(super) fn fields<'a>(
-        &'a self,
-        deployment: &'a CompiledApplication,
-        document: &'a Document,
-    ) -> FieldsJson<'a> {
+    fn fields<'a>(&'a self, deployment: &'a CompiledApplication, document: &'a Document) -> FieldsJson<'a> {
         let document_type = deployment
             .application
             .schemas

@@ -10,9 +10,7 @@ use millrace_node::Error;
 use millrace_node::cluster::{ClusterView, ReadFence};
 use millrace_node::metrics::CountedMetric;
 use millrace_node::pool::WorkFlow;
-use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::DocumentCall;
@@ -39,42 +37,43 @@ pub(super) async fn document(
     let mut answer = call.answer(Some(id));
     let own = WantedGroups::These(std::slice::from_ref(id.group()));
     let (store, wanted) = (call.node.store(&call.permit, own).clone(), id.clone());
+    let stored = shape.stored_fields(&deployment, &[id.document_type()]);
+    let mut body = serde_json::to_vec(&answer).map_err(|error| Error::Internal(error.to_string()))?;
     let newest = match call.node.cluster().view()? {
         Some(cluster) if !fence.is_full() => Some(call.within(newest(cluster, id, call.deadline())).await?),
         _ => None,
     };
-    let rendered = call.node.pool().run_in(
-        WorkFlow::short_of(id.group()),
-        move || -> Result<Option<Box<RawValue>>, Error> {
+    let rendered =
+        call.node.pool().run_in(WorkFlow::short_of(id.group()), move || -> Result<Option<Vec<u8>>, Error> {
             let document = match newest {
                 Some(newest) => newest.map(|version| version.document()).transpose()?.flatten(),
-                None => store.get_fields(&wanted, shape.field_set.names())?.map(|(document, _)| document),
+                None => store.get_fields(&wanted, stored.as_deref())?.map(|(document, _)| document),
             };
             let Some(mut document) = document else { return Ok(None) };
             deployment.kind(document.id.document_type())?.show_only(&mut document);
-            let fields = to_raw_value(&shape.fields(&deployment, &document));
-            fields.map(Some).map_err(|error| Error::Internal(error.to_string()))
-        },
-    );
+            // The fields follow the members of the answer, which ends with them.
+            body.pop();
+            body.extend_from_slice(b",\"fields\":");
+            shape.write_fields(&deployment, &document, &mut body)?;
+            Ok(Some(body))
+        });
     let rendered = call.within(async { rendered.await? }).await?;
     call.node.metrics().count(CountedMetric::Gets);
     let effect = || if rendered.is_some() { "The document was read" } else { "The document does not exist" };
-    if let Some(trace) = call.trace(|| effect().to_owned())? {
-        answer.insert("trace".to_owned(), trace);
-    }
+    let trace = call.trace(|| effect().to_owned())?;
     Ok(match rendered {
-        Some(fields) => http::json(StatusCode::OK, &FoundDocument { answer, fields }),
-        None => http::json(StatusCode::NOT_FOUND, &Value::Object(answer)),
+        Some(mut body) => {
+            if let Some(trace) = trace {
+                body.extend_from_slice(format!(",\"trace\":{trace}").as_bytes());
+            }
+            body.push(b'}');
+            http::answer(StatusCode::OK, "application/json;charset=utf-8", body)
+        }
+        None => {
+            answer.extend(trace.map(|trace| ("trace".to_owned(), trace)));
+            http::json(StatusCode::NOT_FOUND, &Value::Object(answer))
+        }
     })
-}
-
-/// An answer with a document. Its fields are text already, since a JSON value would turn the numbers of
-/// `float` fields into `double`, with more digits than were written.
-#[derive(Serialize)]
-struct FoundDocument {
-    #[serde(flatten)]
-    answer: Map<String, Value>,
-    fields: Box<RawValue>,
 }
 
 /// Returns the version of the newest acknowledged write, from any replica.

@@ -46,7 +46,8 @@ pub(super) async fn documents(
 ) -> Result<Response, Error> {
     let pass = VisitPass::new(call, documents)?;
     let shape = DocumentFormat::read(call, &pass.deployment)?;
-    let pass = pass.showing(shape.field_set.names());
+    let fields = shape.stored_fields(&pass.deployment, &pass.document_types());
+    let pass = pass.with_fields(fields);
     call.parameters.number("concurrency", 1, 1000)?;
     let wanted = call.parameters.number("wantedDocumentCount", 1, u64::MAX)?;
     let wanted =

@@ -60,7 +60,11 @@ impl ResultFormat {
 
     /// Writes the response in this format.
     pub(super) fn write(self, response: &SearchResponse<'_>, options: &RenderOptions) -> Vec<u8> {
-        let mut out = Vec::with_capacity(512 + 1024 * response.hits.len());
+        // Large texts would be copied each time the output grows.
+        let of_sources = response.sources.iter().flat_map(|source| source.hits);
+        let hits = response.hits.iter().chain(of_sources);
+        let bytes: usize = hits.map(|hit| 256 + hit.memory_bytes()).sum();
+        let mut out = Vec::with_capacity(512 + bytes + bytes / 16);
         match self {
             ResultFormat::Json => write_json(response, options, &mut out),
             ResultFormat::Cbor => write_cbor(response, options, &mut out),

@@ -120,6 +120,13 @@ fn field_sets_choose_fields() {
     server.put(path, r#"{"title":"one","stars":1}"#);
     assert_eq!(server.get(&format!("{path}?fieldSet=note:stars")).1["fields"], json!({ "stars": 1 }));
     assert_eq!(server.get(&format!("{path}?fieldSet=[id]")).1["fields"], json!({}));
+    let visited = |set: &str| {
+        let path = format!("/document/v1/n/note/docid/?fieldSet={set}");
+        server.get(&path).1["documents"][0]["fields"].clone()
+    };
+    assert_eq!(visited("note:stars"), json!({ "stars": 1 }));
+    assert_eq!(visited("[id]"), json!({}));
+    assert_eq!(visited("[document]"), json!({ "title": "one", "stars": 1 }));
 }
 
 #[test]

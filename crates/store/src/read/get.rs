@@ -6,8 +6,8 @@ use crate::context::StoreContext;
 use crate::read::columns::{self, ValueColumn};
 use crate::read::lookup::{NewestVersion, SegmentVersion, newest_versions};
 
-/// Returns the newest version of a document, unless it is a removal or was dropped. Only these of its fields
-/// need to be read; `None`: all.
+/// Returns the newest version of a document, unless it is a removal or was dropped. Fields other than these
+/// can be missing; `None`: none is.
 pub(crate) fn get(
     shared: &StoreContext,
     id: &DocumentId,
@@ -60,7 +60,7 @@ fn dropped_until(shared: &StoreContext, id: &DocumentId, key: &DocumentSortKey) 
     shared.state().marks.dropped_until(id.document_type(), key.reversed_location(), key.group_key())
 }
 
-/// The document of a version with at least these fields, or all, unless that is a removal.
+/// The document of a version, unless that is a removal; with these fields at least.
 fn content(
     shared: &StoreContext,
     id: &DocumentId,
@@ -92,9 +92,11 @@ fn read(
     };
     let (layout, _) = shared.layout();
     let mut values = Vec::new();
-    for key in section.columns.iter().filter(|key| columns::can_hold(key, fields)) {
-        let column =
-            source.segment.columns(source.section, key, found.chunk..found.chunk + 1)?.pop().flatten();
+    for (index, key) in section.columns.iter().enumerate() {
+        if !columns::can_hold(key, fields) {
+            continue;
+        }
+        let column = source.segment.column_at(source.section, index, found.chunk)?;
         values.extend(ValueColumn::new(&*layout, id.document_type(), key, column).map_err(corrupt)?);
     }
     columns::document(id.clone(), found.row, &values).map_err(corrupt)

@@ -2,6 +2,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::path::Path;
+use std::sync::Arc;
 
 use millrace_bucket::DocumentSortKey;
 use millrace_column::{BytesColumn, Column, ColumnKey, ColumnValue, FixedColumn, StoredValues};
@@ -11,7 +12,7 @@ use crate::read::columns::{self, ValueColumn};
 use crate::read::masks::lacks_keys;
 use crate::read::read_ahead::ColumnsAhead;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot, TAIL};
-use crate::tail::RowKey;
+use crate::tail::{RowKey, damaged_row};
 use crate::{Error, StoreVisit, VisitedVersion};
 
 /// Version that a visit found, read where it lies. It is valid while the visit calls back with it.
@@ -27,8 +28,9 @@ pub struct VisitedRow<'a> {
 
 enum VisitedContent<'a> {
     Removed,
-    /// A row of the tail, or on its way there: the wire form of its fields.
-    Encoded(&'a [u8]),
+    /// A row of the tail, or on its way there: the wire form of its fields, and those of them that are
+    /// required (`None`: all).
+    Encoded(&'a [u8], Option<&'a [String]>),
     /// A row of a segment.
     Columns(&'a [ValueColumn], usize),
 }
@@ -44,7 +46,7 @@ pub enum VisitedValue<'a> {
 impl<'a> VisitedRow<'a> {
     /// A row of the tail with the wire form of its fields; `None` for a removal.
     pub(crate) fn committed(key: &RowKey<'a>, group: &'a DocumentGroup, fields: Option<&'a [u8]>) -> Self {
-        let content = fields.map_or(VisitedContent::Removed, VisitedContent::Encoded);
+        let content = fields.map_or(VisitedContent::Removed, |fields| VisitedContent::Encoded(fields, None));
         let (id, timestamp, path) = (key.id, key.timestamp, Path::new(TAIL));
         VisitedRow { id, group, timestamp, path, content, made: OnceCell::new() }
     }
@@ -81,7 +83,7 @@ impl<'a> VisitedRow<'a> {
     pub fn value(&self, field: &str) -> Result<Option<VisitedValue<'a>>, Error> {
         let (columns, row) = match self.content {
             VisitedContent::Removed => return Ok(None),
-            VisitedContent::Encoded(fields) => {
+            VisitedContent::Encoded(fields, _) => {
                 let found = ValueRef::named(fields, field).map_err(|error| self.unreadable(&error))?;
                 return Ok(found.map(VisitedValue::InPlace));
             }
@@ -121,13 +123,13 @@ impl<'a> VisitedRow<'a> {
     pub fn version(&self) -> Result<VisitedVersion, Error> {
         let document = match self.content {
             VisitedContent::Removed => {
-                return Ok(VisitedVersion::Removed(self.parsed_id()?, self.timestamp));
+                return Ok(VisitedVersion::Removed(self.document_id()?, self.timestamp));
             }
-            VisitedContent::Encoded(fields) => {
-                let fields = wire::decode_named(fields).map_err(|error| self.unreadable(&error))?;
-                Document { id: self.parsed_id()?, fields }
+            VisitedContent::Encoded(fields, wanted) => {
+                let fields = decoded(fields, wanted).map_err(|error| self.unreadable(&error))?;
+                Document { id: self.document_id()?, fields }
             }
-            VisitedContent::Columns(columns, row) => stored(self.path, self.parsed_id()?, row, columns)?,
+            VisitedContent::Columns(columns, row) => stored(self.path, self.document_id()?, row, columns)?,
         };
         Ok(VisitedVersion::Document(document, self.timestamp))
     }
@@ -151,7 +153,11 @@ impl<'a> VisitedRow<'a> {
         Error::Corrupt { path: self.path.to_owned(), offset: 0, reason: error.to_string() }
     }
 
-    fn parsed_id(&self) -> Result<DocumentId, Error> {
+    /// Id of the document.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it is not one.
+    pub fn document_id(&self) -> Result<DocumentId, Error> {
         DocumentId::parse(self.id).map_err(|_| lacks_keys(self.path))
     }
 }
@@ -239,12 +245,14 @@ impl<'a> RowReader<'a> {
         if let ChunkSource::Tail(chunk) = &part.source {
             let row = &chunk.rows[row];
             let Some(fields) = row.fields()? else { return found(VisitedContent::Removed) };
-            if let Some(filter) = &visit.filter
-                && !filter.accepts(&row.decode()?.document)
-            {
-                return Ok(None);
+            if let Some(filter) = &visit.filter {
+                let parsed = DocumentId::parse(id).map_err(|_| lacks_keys(path))?;
+                let fields = decoded(fields, Some(filter.fields())).map_err(|error| damaged_row(&error))?;
+                if !filter.accepts(&Document { id: parsed, fields }) {
+                    return Ok(None);
+                }
             }
-            return found(VisitedContent::Encoded(fields));
+            return found(VisitedContent::Encoded(fields, visit.fields.as_deref()));
         }
         if part.info.removed > 0 && self.is_removed(number, row)? {
             return found(VisitedContent::Removed);
@@ -280,14 +288,25 @@ impl<'a> RowReader<'a> {
     fn value_columns(&self, number: usize, fields: Option<&[String]>) -> Result<Vec<ValueColumn>, Error> {
         let part = &self.parts[number];
         let ChunkSource::Segment { segment, section, .. } = &part.source else { return Ok(Vec::new()) };
+        let held = &segment.sections()[*section].columns;
         let mut columns = Vec::new();
-        let keys = &segment.sections()[*section].columns;
-        for key in keys.iter().filter(|key| columns::can_hold(key, fields)) {
+        for key in held.iter().filter(|key| columns::can_hold(key, fields)) {
             let column = self.column(number, key)?;
             let column = ValueColumn::new(&*self.reading.layout, self.document_type, key, column);
             columns.extend(column.map_err(|error| corrupt(part.path(), &error))?);
         }
         Ok(columns)
+    }
+}
+
+/// The required ones of fields in their wire form; `None`: all.
+fn decoded(
+    fields: &[u8],
+    wanted: Option<&[String]>,
+) -> Result<Vec<(Arc<str>, DocumentValue)>, millrace_document::Error> {
+    match wanted {
+        Some(wanted) => wire::decode_some(fields, |name| wanted.iter().any(|field| *field == *name)),
+        None => wire::decode_named(fields),
     }
 }
 

@@ -48,6 +48,15 @@ pub(crate) fn visit_rows(
     pass(shared, visit, Some(&RefCell::default()), each)
 }
 
+/// [`visit_rows`] with columns that are in the cache, and stay there.
+pub(crate) fn visit_cached_rows(
+    shared: &StoreContext,
+    visit: &StoreVisit,
+    each: &mut VisitedRowFn<'_>,
+) -> Result<VisitEnd, Error> {
+    pass(shared, visit, None, each)
+}
+
 /// Callback for each version. It can end the page after it.
 pub(crate) type VisitedRowFn<'a> = dyn FnMut(&VisitedRow<'_>) -> Result<ControlFlow<()>, Error> + 'a;
 

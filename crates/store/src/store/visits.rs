@@ -44,4 +44,17 @@ impl Store {
         self.inner.shared.check_open()?;
         visiting::visit_rows(&self.inner.shared, visit, each)
     }
+
+    /// [`Store::visit_rows`] with columns that are in the cache and stay there, for passes that are repeated.
+    ///
+    /// # Errors
+    /// Those of [`Store::visit_rows`].
+    pub fn visit_cached_rows(
+        &self,
+        visit: &StoreVisit,
+        each: &mut dyn FnMut(&VisitedRow<'_>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<VisitEnd, Error> {
+        self.inner.shared.check_open()?;
+        visiting::visit_cached_rows(&self.inner.shared, visit, each)
+    }
 }

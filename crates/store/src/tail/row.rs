@@ -228,9 +228,4 @@ impl TailVersion {
             None => Ok(EncodedDocument::without_fields(id)),
         }
     }
-
-    /// The version, decoded.
-    pub fn decode(&self) -> Result<TailRow, Error> {
-        TailRow::decode(&RowKey::parse(self.key())?, self.row.value())
-    }
 }

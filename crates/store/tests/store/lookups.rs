@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_store::{SegmentFormat, StoreOptions};
 
-use crate::common::{get, modify_all, open, options};
+use crate::common::{get, id, modify_all, open, options, put};
 
 fn id_of(number: i64) -> String {
     let group = ["g=ann", "n=1", ""][number as usize % 3];
@@ -46,5 +46,40 @@ fn no_version_is_hidden_by_a_filter() {
                 );
             }
         }
+    }
+}
+
+/// In the tail and in the overflow of files, a document is read as a whole; of columns, only those of the
+/// fields that are wanted.
+#[test]
+fn a_document_is_read_with_the_wanted_fields() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let store = open(options(directory.path()));
+    let [known, unknown] = ["mail", "unknown"].map(|of| format!("id:n:{of}:g=ann:1"));
+    put(&store, &known, "some text", 7);
+    put(&store, &unknown, "some text", 7);
+    let read = |name: &str, fields: &[&str]| {
+        let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
+        let found = store.get_fields(&id(name), Some(&fields)).expect("the store reads");
+        let (document, _) = found.expect("the document is there");
+        let names: Vec<String> = document.fields.iter().map(|(field, _)| field.to_string()).collect();
+        (document, names)
+    };
+    for sealed in [false, true] {
+        if sealed {
+            store.seal().expect("sealed");
+        }
+        for name in [&known, &unknown] {
+            let (whole, _) = store.get(&id(name)).expect("the store reads").expect("it is there");
+            for field in ["text", "number"] {
+                let found = read(name, &[field]).0;
+                assert_eq!(found.get(field), whole.get(field), "{name}, sealed: {sealed}");
+            }
+        }
+    }
+    assert_eq!(read(&known, &["number"]).1, ["number"]);
+    assert_eq!(read(&known, &["absent"]).1, [] as [&str; 0]);
+    for name in [&known, &unknown] {
+        assert_eq!(read(name, &[]).1, [] as [&str; 0], "{name}");
     }
 }

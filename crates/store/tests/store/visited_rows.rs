@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use millrace_bucket::DocumentSortKey;
 use millrace_document::{DocumentValue, Timestamp, ValueRef};
-use millrace_store::{Error, Store, StoreVisit, VisitedRow, VisitedValue, VisitedVersion};
+use millrace_store::{Error, Store, StoreVisit, VisitFilter, VisitedRow, VisitedValue, VisitedVersion};
 
-use crate::common::{id, open, options, put, remove};
+use crate::common::{id, number, open, options, put, remove};
 
 /// Documents in several segments and in the tail, with and without a group, replaced and removed ones.
 fn fill(store: &Store) {
@@ -59,10 +59,10 @@ fn rows_are_the_versions_of_a_visit() {
         for wanted in [1, 3, 1000] {
             for tombstones in [false, true] {
                 for fields in [None, Some(vec!["number".to_owned()]), Some(Vec::new())] {
-                    check(
-                        &store,
-                        &StoreVisit { wanted, tombstones, fields, ..StoreVisit::all(&["mail", "unknown"]) },
-                    );
+                    let all = StoreVisit::all(&["mail", "unknown"]);
+                    let visit = StoreVisit { wanted, tombstones, fields, ..all };
+                    check(&store, &visit, false);
+                    check(&store, &visit, true);
                 }
             }
         }
@@ -127,8 +127,38 @@ fn documents_are_read_with_the_fields_that_are_asked_for() {
     assert!(removed.is_none());
 }
 
-/// Both pass over the same pages.
-fn check(store: &Store, visit: &StoreVisit) {
+/// In the tail, as in files, a filter gets the fields that it reads, and a version has those that are wanted.
+#[test]
+fn filters_and_fields_are_those_of_the_visit() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(options(directory.path()));
+    for name in 0..10 {
+        put(&store, &format!("id:n:mail:g=ann:{name}"), "some text", name);
+    }
+    let filter = VisitFilter::new(vec!["number".to_owned()], |document| {
+        document.fields.len() == 1 && number(document) % 2 == 0
+    });
+    for sealed in [false, true] {
+        if sealed {
+            store.seal().expect("the store seals");
+        }
+        for wanted in [&["text"][..], &["number"], &["text", "number"], &[]] {
+            let fields = Some(wanted.iter().map(|field| (*field).to_owned()).collect());
+            let visit = StoreVisit { fields, filter: Some(filter.clone()), ..StoreVisit::all(&["mail"]) };
+            let found = store.visit(&visit).expect("the visit reads").visited;
+            assert_eq!(found.len(), 5, "sealed: {sealed}");
+            for version in found {
+                let VisitedVersion::Document(document, _) = version else { panic!("none was removed") };
+                let mut names: Vec<&str> = document.fields.iter().map(|(name, _)| &**name).collect();
+                names.sort_unstable_by_key(|name| *name != "text");
+                assert_eq!(names, wanted, "sealed: {sealed}");
+            }
+        }
+    }
+}
+
+/// Both pass over the same pages, with columns of the cache or without.
+fn check(store: &Store, visit: &StoreVisit, is_cached: bool) {
     let mut visit = visit.clone();
     let wants =
         |field: &str| visit.fields.as_ref().is_none_or(|fields| fields.iter().any(|one| one == field));
@@ -140,6 +170,7 @@ fn check(store: &Store, visit: &StoreVisit) {
         let each = &mut |row: &VisitedRow<'_>| -> Result<ControlFlow<()>, Error> {
             let expected = expected.next().expect("there are as many");
             assert_eq!((row.id(), row.timestamp()), (expected.id().as_str(), time(expected)));
+            assert_eq!(&row.document_id()?, expected.id());
             assert_eq!(row.is_removed(), matches!(expected, VisitedVersion::Removed(..)));
             assert_eq!(&row.version()?, expected);
             let mut sort_key = Vec::new();
@@ -155,7 +186,11 @@ fn check(store: &Store, visit: &StoreVisit) {
             count += 1;
             Ok(ControlFlow::Continue(()))
         };
-        let end = store.visit_rows(&visit, each).expect("the visit reads");
+        let end = match is_cached {
+            true => store.visit_cached_rows(&visit, each),
+            false => store.visit_rows(&visit, each),
+        };
+        let end = end.expect("the visit reads");
         assert!(expected.next().is_none());
         assert_eq!((&end.continuation, end.progress), (&page.continuation, page.progress));
         match page.continuation {

@@ -345,6 +345,11 @@ impl VisitPages {
                     page.bytes.push(b',');
                 }
                 write(&mut page.bytes, &pass, &shape, visited, form)?;
+                if page.documents == 0 {
+                    // The others are as large, as a rule; a page that grows is copied each time.
+                    let others = page.bytes.len().saturating_mul(found.documents.len() - 1);
+                    page.bytes.reserve(others.min(PAGE_BYTES));
+                }
                 page.documents += 1;
             }
             Ok::<_, Error>(page)
@@ -383,8 +388,7 @@ fn write(
             let id = Value::from(pass.shown_id(&document.id));
             let name = if form == VisitPageFormat::Lines { "put" } else { "id" };
             out.extend_from_slice(format!("{{\"{name}\":{id},\"fields\":").as_bytes());
-            serde_json::to_writer(&mut *out, &shape.fields(&pass.deployment, document))
-                .map_err(|error| Error::Internal(error.to_string()))?;
+            shape.write_fields(&pass.deployment, document, out)?;
             out.push(b'}');
         }
         VisitedVersion::Removed(id, _) => {

@@ -96,10 +96,15 @@ impl VisitPass {
         Ok(VisitPass { deployment, store, visit, group, namespace, selection, implied_group, is_part })
     }
 
-    /// Reads these fields of the documents alone, beside those of the selection; `None`: all.
-    pub(in crate::document_api) fn showing(mut self, fields: Option<&[String]>) -> VisitPass {
-        self.visit.fields = fields.map(<[String]>::to_vec);
+    /// The pass over documents of which these fields at least are shown; `None`: all.
+    pub(in crate::document_api) fn with_fields(mut self, fields: Option<Vec<String>>) -> Self {
+        self.visit.fields = fields;
         self
+    }
+
+    /// Types of the documents that it reads.
+    pub(in crate::document_api) fn document_types(&self) -> Vec<&str> {
+        self.visit.document_types.iter().map(String::as_str).collect()
     }
 
     /// Continues from `continuation` for up to `wanted` documents of the store, and returns the selected
