@@ -250,16 +250,6 @@ impl ValueColumn {
     }
 }
 
-/// Returns true if a column can hold values of these fields; `None`: of all fields.
-pub(crate) fn can_hold(key: &ColumnKey, fields: Option<&[String]>) -> bool {
-    match key.form {
-        ColumnForm::Value => fields.is_none_or(|fields| fields.contains(&key.field)),
-        // Any field can be in the overflow.
-        ColumnForm::Overflow => fields.is_none_or(|fields| !fields.is_empty()),
-        ColumnForm::Tokens | ColumnForm::Id | ColumnForm::Timestamp | ColumnForm::Removed => false,
-    }
-}
-
 /// The document at `index` of a chunk, from its value columns and the overflow: all values that it was stored
 /// with, also those of fields that the layout does not have now, or has with another type.
 pub(crate) fn document(
