@@ -39,19 +39,11 @@ impl NearConstraint {
 
     /// [`NearConstraint::holds`] for positions of one element, which has no boundary inside.
     pub(crate) fn holds_in_element(self, positions: &[&[u32]], excluded: &[&[u32]]) -> bool {
-        self.spans_in_element(positions, excluded).next().is_some()
+        self.spans_by(positions, excluded, |first, last| Some(last - first)).next().is_some()
     }
 
-    /// [`NearConstraint::spans`] for positions of one element, which has no boundary inside.
-    pub(crate) fn spans_in_element<'p>(
-        self,
-        positions: &'p [&'p [u32]],
-        excluded: &'p [&'p [u32]],
-    ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        self.spans_by(positions, excluded, |first, last| Some(last - first))
-    }
-
-    fn spans_by<'p>(
+    /// [`NearConstraint::spans`] with the distance of two positions, if they have one.
+    pub(crate) fn spans_by<'p>(
         self,
         positions: &'p [&'p [u32]],
         excluded: &'p [&'p [u32]],
@@ -244,7 +236,8 @@ mod tests {
                 let is_near = |(first, last): &(u32, u32)| last - first <= distance;
                 let together = if ordered { sequences(&positions) } else { windows(&positions) };
                 let together: Vec<(u32, u32)> = together.into_iter().filter(is_near).collect();
-                let mut each: Vec<(u32, u32)> = near.spans_in_element(&positions, &[]).collect();
+                let mut each: Vec<(u32, u32)> =
+                    near.spans_by(&positions, &[], |first, last| Some(last - first)).collect();
                 each.sort_unstable();
                 each.dedup();
                 prop_assert_eq!(together, each);

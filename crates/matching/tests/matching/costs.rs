@@ -150,7 +150,7 @@ fn neighbours_are_looked_for_until_time_is_over() {
     let texts = ["x a", "b x", "x", "x"].map(|text| DocumentValue::String(text.to_owned()));
     let value = DocumentValue::Array(texts.into());
     assert_eq!(elements.of(&value, &|| false), [0, 1]);
-    // The first question comes before the elements alone, the second one before their neighbours.
+    // The first question comes before other conditions, the second one before words near each other.
     let calls = Cell::new(0);
     assert_eq!(elements.of(&value, &|| calls.replace(calls.get() + 1) > 0), [0, 1, 2, 3]);
 }
