@@ -1,4 +1,4 @@
-use millrace_column::ExecutionPaths;
+use millrace_column::{ExecutionPaths, TokenIds};
 use millrace_document::DocumentValue;
 use millrace_plan::{LeafId, Plan, PlanNode};
 
@@ -54,7 +54,8 @@ impl<'p> MatchedElements<'p> {
             }
             let matches = self.conditions.iter().any(|condition| match condition {
                 ElementTest::Leaf(leaf) => self.ready.leaves[leaf.0].matches_element(element, 0),
-                ElementTest::Near(node) => holds(&self.ready, node, element, 0),
+                // They may lie in several elements.
+                ElementTest::Near(_) => false,
                 ElementTest::Element(node, only) => {
                     is_among(only, index) && holds(&self.ready, node, element, 0)
                 }
@@ -68,7 +69,7 @@ impl<'p> MatchedElements<'p> {
         });
         for condition in &self.conditions {
             if let ElementTest::Near(node) = condition {
-                self.collect_neighbours(node, value, &mut ends, &mut matched);
+                self.collect_near(node, value, &mut ends, &mut matched);
             }
         }
         matched.sort_unstable();
@@ -76,9 +77,8 @@ impl<'p> MatchedElements<'p> {
         matched
     }
 
-    /// Adds the elements in which words near each other lie on both sides of a boundary, and those for which
-    /// `ends` is true.
-    fn collect_neighbours(
+    /// Adds the elements in which words are near each other, and those for which `ends` is true.
+    fn collect_near(
         &self,
         node: &PlanNode,
         value: &DocumentValue,
@@ -87,35 +87,69 @@ impl<'p> MatchedElements<'p> {
     ) {
         let PlanNode::Near { leaves, excluded, .. } = node else { return };
         let Some(near) = self.ready.nearness(node) else { return };
-        let Some(gap) = near.element_gap else { return };
-        let mut before: Vec<(Vec<u32>, u32)> = Vec::new();
+        let mut all: Vec<ElementPositions> = Vec::new();
         elements(value, &mut |index, element| {
             if ends(index) {
                 return matched.push(index);
             }
-            let all = leaves.iter().chain(excluded);
-            let here: Vec<(Vec<u32>, u32)> =
-                all.map(|leaf| self.ready.leaves[leaf.0].positions_in_element(element, 0)).collect();
-            let joined: Vec<Vec<u32>> = before
-                .iter()
-                .zip(&here)
-                .map(|((first, length), (second, _))| {
-                    let start = length.saturating_add(gap);
-                    let second = second.iter().map(|position| position.saturating_add(start));
-                    first.iter().copied().chain(second).collect()
-                })
-                .collect();
-            let joined: Vec<&[u32]> = joined.iter().map(Vec::as_slice).collect();
-            if let Some((positions, excluded)) = joined.split_at_checked(leaves.len()) {
-                let boundary = before.first().map_or(0, |(_, length)| *length);
-                let mut spans = near.spans_in_element(positions, excluded);
-                if spans.any(|(first, last)| first < boundary && last >= boundary) {
-                    matched.extend([index - 1, index]);
-                }
+            let mut here = ElementPositions::default();
+            for leaf in leaves.iter().chain(excluded) {
+                let (positions, length) = self.ready.leaves[leaf.0].positions_in_element(element, 0);
+                here.length = here.length.max(length);
+                here.of_leaves.push(positions);
             }
-            before = here;
+            all.push(here);
         });
+        for at in 0..all.len() {
+            if ends(at) {
+                return matched.extend(at..all.len());
+            }
+            // With a gap, words in the next element may be near, and what is excluded may be in the elements
+            // before and after these.
+            let (from, end) = match near.element_gap {
+                None => (at, at + 1),
+                Some(_) => (at.saturating_sub(1), (at + 3).min(all.len())),
+            };
+            let (positions, boundaries) = joined(&all[from..end]);
+            let positions: Vec<&[u32]> = positions.iter().map(Vec::as_slice).collect();
+            let (wanted, excluded) = positions.split_at(leaves.len());
+            let before = |end: u32| boundaries.partition_point(|boundary| *boundary < end);
+            let distance = |first: u32, last: u32| {
+                TokenIds::distance_over(first, last, before(last) - before(first), near.element_gap)
+            };
+            // Those that begin in another element are found there.
+            let spans = near.spans_by(wanted, excluded, distance);
+            for (_, last) in spans.filter(|(first, _)| from + before(*first) == at) {
+                matched.extend(at..=from + before(last));
+            }
+        }
     }
+}
+
+/// Occurrences of several leaves in one element.
+#[derive(Default)]
+struct ElementPositions {
+    /// Positions of each leaf, ascending.
+    of_leaves: Vec<Vec<u32>>,
+    /// Number of positions of the element.
+    length: u32,
+}
+
+/// The positions of each leaf in adjacent elements together, and those of the boundaries between these, as in
+/// the tokens of a document.
+fn joined(elements: &[ElementPositions]) -> (Vec<Vec<u32>>, Vec<u32>) {
+    let leaves = elements.first().map_or(0, |element| element.of_leaves.len());
+    let (mut positions, mut boundaries) = (vec![Vec::new(); leaves], Vec::new());
+    let mut start = 0u32;
+    for element in elements {
+        for (all, here) in positions.iter_mut().zip(&element.of_leaves) {
+            all.extend(here.iter().map(|position| position.saturating_add(start)));
+        }
+        let boundary = start.saturating_add(element.length);
+        boundaries.push(boundary);
+        start = boundary.saturating_add(1);
+    }
+    (positions, boundaries)
 }
 
 fn collect<'p>(plan: &'p Plan, node: &'p PlanNode, field: &str, conditions: &mut Vec<ElementTest<'p>>) {

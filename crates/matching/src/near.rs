@@ -32,26 +32,18 @@ impl NearConstraint {
         excluded: &'p [&'p [u32]],
         document: TokenIds<'p>,
     ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        let mut boundaries = KnownBoundaries { document, part: 0..0, positions: Vec::new() };
+        let mut boundaries = KnownBoundaries::new(document);
         let distance = move |first, last| boundaries.distance(first, last, self.element_gap);
         self.spans_by(positions, excluded, distance)
     }
 
     /// [`NearConstraint::holds`] for positions of one element, which has no boundary inside.
     pub(crate) fn holds_in_element(self, positions: &[&[u32]], excluded: &[&[u32]]) -> bool {
-        self.spans_in_element(positions, excluded).next().is_some()
+        self.spans_by(positions, excluded, |first, last| Some(last - first)).next().is_some()
     }
 
-    /// [`NearConstraint::spans`] for positions of one element, which has no boundary inside.
-    pub(crate) fn spans_in_element<'p>(
-        self,
-        positions: &'p [&'p [u32]],
-        excluded: &'p [&'p [u32]],
-    ) -> impl Iterator<Item = (u32, u32)> + 'p {
-        self.spans_by(positions, excluded, |first, last| Some(last - first))
-    }
-
-    fn spans_by<'p>(
+    /// [`NearConstraint::spans`] with the distance of two positions, if they have one.
+    pub(crate) fn spans_by<'p>(
         self,
         positions: &'p [&'p [u32]],
         excluded: &'p [&'p [u32]],
@@ -123,24 +115,43 @@ struct KnownBoundaries<'t> {
     part: Range<u32>,
     /// The boundaries in it, ascending.
     positions: Vec<u32>,
+    /// Number of tokens that were looked at, in this part and in others before it.
+    looked_at: usize,
 }
 
-impl KnownBoundaries<'_> {
+impl<'t> KnownBoundaries<'t> {
+    const fn new(document: TokenIds<'t>) -> Self {
+        KnownBoundaries { document, part: 0..0, positions: Vec::new(), looked_at: 0 }
+    }
+
     /// The distance of two positions, as [`TokenIds::distance`] has it.
     fn distance(&mut self, first: u32, last: u32, gap: Option<u32>) -> Option<u32> {
         if first < self.part.start || self.part.end < first {
-            self.part = first..first;
             self.positions.clear();
+            if self.looked_at < self.document.len() {
+                self.part = first..first;
+            } else {
+                // Matches, and what is excluded far from them, are asked about in turn: the whole document is
+                // looked at once more, and then known.
+                self.part = 0..0;
+                self.look_until(self.document.len() as u32);
+            }
         }
-        if self.part.end < last {
-            let from = self.part.end;
-            let more = self.document.slice(from as usize..last as usize);
-            let boundaries = (from..).zip(more.iter()).filter(|(_, id)| *id == ELEMENT_BOUNDARY);
-            self.positions.extend(boundaries.map(|(position, _)| position));
-            self.part.end = last;
-        }
+        self.look_until(last);
         let before = |end: u32| self.positions.partition_point(|position| *position < end);
         TokenIds::distance_over(first, last, before(last) - before(first), gap)
+    }
+
+    /// Looks at the tokens after the part, up to `end`.
+    fn look_until(&mut self, end: u32) {
+        let from = self.part.end;
+        if from < end {
+            let more = self.document.slice(from as usize..end as usize);
+            let boundaries = (from..).zip(more.iter()).filter(|(_, id)| *id == ELEMENT_BOUNDARY);
+            self.positions.extend(boundaries.map(|(position, _)| position));
+            self.looked_at += more.len();
+            self.part.end = end;
+        }
     }
 }
 
@@ -225,7 +236,8 @@ mod tests {
                 let is_near = |(first, last): &(u32, u32)| last - first <= distance;
                 let together = if ordered { sequences(&positions) } else { windows(&positions) };
                 let together: Vec<(u32, u32)> = together.into_iter().filter(is_near).collect();
-                let mut each: Vec<(u32, u32)> = near.spans_in_element(&positions, &[]).collect();
+                let mut each: Vec<(u32, u32)> =
+                    near.spans_by(&positions, &[], |first, last| Some(last - first)).collect();
                 each.sort_unstable();
                 each.dedup();
                 prop_assert_eq!(together, each);
@@ -243,7 +255,7 @@ mod tests {
             let text: String = elements.iter().map(|words| "a ".repeat(*words) + "| ").collect();
             let column = tokens(&format!("a {text} a"));
             let document = column.document(0);
-            let mut boundaries = KnownBoundaries { document, part: 0..0, positions: Vec::new() };
+            let mut boundaries = KnownBoundaries::new(document);
             for ends in spans {
                 let [one, other] = ends.map(|end| end.index(document.len()) as u32);
                 let (first, last) = (one.min(other), one.max(other));
@@ -285,6 +297,26 @@ mod tests {
         // What is excluded is not near in another element.
         check("a b | z", &["a", "b"], &["z"], 2, false, true);
         check("z | a b", &["a", "b"], &["z"], 2, false, true);
+    }
+
+    proptest! {
+        #[test]
+        fn boundaries_are_known_for_parts_in_any_order(
+            words in proptest::collection::vec(proptest::sample::select(&["a", "|"][..]), 1..60),
+            parts in proptest::collection::vec((0..60usize, 0..60usize), 1..200),
+            gap in proptest::option::of(0..3u32),
+        ) {
+            let tokens = tokens(&words.join(" "));
+            let document = tokens.document(0);
+            prop_assert_eq!(document.len(), words.len());
+            let mut boundaries = KnownBoundaries::new(document);
+            for (one, other) in parts {
+                let (one, other) = ((one % words.len()) as u32, (other % words.len()) as u32);
+                let (from, to) = (one.min(other), one.max(other));
+                prop_assert_eq!(boundaries.distance(from, to, gap), document.distance(from, to, gap));
+            }
+            prop_assert!(boundaries.looked_at <= 3 * document.len(), "{} tokens", boundaries.looked_at);
+        }
     }
 
     #[test]

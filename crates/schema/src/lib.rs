@@ -75,7 +75,7 @@ pub use overrides::ValidationOverride;
 pub use package::FILES_MAX;
 pub use parse::{SchemaBlock, SchemaKeyword, schema_blocks};
 pub use profile::{FunctionDef, InputDef, InputType, RankPhase, RankProfile, SourcedText};
-pub use query_profile::{ProfileValue, QueryProfiles};
+pub use query_profile::{ParameterLookup, ProfileValue, QueryProfiles};
 pub use resolve::unknown_engine_property;
 pub use schema::{DocumentSummary, Fieldset, OnnxModelConfig, Schema, SchemaConstant, SummaryField};
 pub use services::{ServiceBlock, ServiceSetting, service_blocks};

@@ -17,7 +17,7 @@ use self::types::ProfileType;
 use crate::suggest::did_you_mean;
 use crate::{Error, PackageFindings, SourcePosition};
 
-pub use self::values::ProfileValue;
+pub use self::values::{ParameterLookup, ProfileValue};
 
 const DIRECTORY: &str = "search/query-profiles/";
 /// Maximum depth of inheritance and references of profiles.

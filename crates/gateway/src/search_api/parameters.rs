@@ -179,7 +179,7 @@ fn fill_in(
     let profiles = &deployment.application.query_profiles;
     // The groups to search are always set by the request.
     let is_built_in = |name: &str| is_parameter(name) || name.starts_with("streaming.");
-    let mut values = profiles.values(parameters, &is_built_in)?;
+    let mut values = profiles.values(parameters, &is_built_in, value_of)?;
     // A profile may have several names of one parameter, of which the first that is set stays.
     values.sort_by_key(|value| parameter_precedence(&value.name));
     for value in values {

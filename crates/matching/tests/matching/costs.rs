@@ -31,11 +31,22 @@ fn matched(
 }
 
 fn near(words: usize, excluded: usize, distance: u32, ordered: bool) -> PlanNode {
+    far_from(1, words, excluded, distance, ordered)
+}
+
+/// Words near each other, with the excluded ones farther away than `exclusion_distance`.
+fn far_from(
+    exclusion_distance: u32,
+    words: usize,
+    excluded: usize,
+    distance: u32,
+    ordered: bool,
+) -> PlanNode {
     PlanNode::Near {
         leaves: (0..words).map(LeafId).collect(),
         excluded: (words..words + excluded).map(LeafId).collect(),
         distance,
-        exclusion_distance: 1,
+        exclusion_distance,
         ordered,
     }
 }
@@ -47,10 +58,17 @@ fn repeated_words_match_as_the_table_says() {
     let (often_a, alternating) = ("a ".repeat(200_000), "a b ".repeat(50_000));
     let mut words = vec!["a"; 200];
     words.push("z");
-    let cases: [(&str, String, PlanNode, &[&str], bool); 9] = [
+    let cases: [(&str, String, PlanNode, &[&str], bool); 10] = [
         ("a phrase", format!("{often_a} b {many_a}"), PlanNode::Leaf(LeafId(0)), &[phrase.as_str()], true),
         ("a phrase", format!("{often_a} c {many_a}"), PlanNode::Leaf(LeafId(0)), &[phrase.as_str()], false),
         ("an exclusion", "a b c ".repeat(50_000), near(2, 1, 2, false), &["a", "b", "c"], false),
+        (
+            "exclusions far away",
+            format!("c {}", "a b ".repeat(200_000)),
+            far_from(u32::MAX, 2, 1, 1, false),
+            &["a", "b", "c"],
+            false,
+        ),
         ("spans", alternating, near(2, 0, 1, false), &["a", "b"], true),
         ("wide spans", format!("{often_a} z"), near(2, 0, 1_000_000, false), &["a", "z"], true),
         (
@@ -132,7 +150,7 @@ fn neighbours_are_looked_for_until_time_is_over() {
     let texts = ["x a", "b x", "x", "x"].map(|text| DocumentValue::String(text.to_owned()));
     let value = DocumentValue::Array(texts.into());
     assert_eq!(elements.of(&value, &|| false), [0, 1]);
-    // The first question comes before the elements alone, the second one before their neighbours.
+    // The first question comes before other conditions, the second one before words near each other.
     let calls = Cell::new(0);
     assert_eq!(elements.of(&value, &|| calls.replace(calls.get() + 1) > 0), [0, 1, 2, 3]);
 }

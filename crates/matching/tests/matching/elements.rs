@@ -1,5 +1,6 @@
 //! Nearness inside one element: distance, order and exclusion, each against the elements of a text; and
-//! conditions on an element by the positions of its words, which come to what its text comes to.
+//! conditions on an element by the positions of its words, which come to what its text comes to; and the
+//! elements that are shown of words near each other.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use millrace_column::View;
 use millrace_document::{DataType, DocumentValue};
 use millrace_fixtures::{Fields, PlainView, field};
-use millrace_matching::{RankingDemands, match_plan};
+use millrace_matching::{MatchedElements, RankingDemands, match_plan};
 use millrace_plan::{LeafId, Plan, PlanNode, Predicate, WordPattern};
 use proptest::prelude::*;
 
@@ -116,5 +117,66 @@ proptest! {
         let view = millrace_fixtures::view(&schema, &documents, 100);
         let fast = matched(&plan, &view);
         prop_assert_eq!(fast, matched(&plan, &PlainView(view)), "{:#?}", plan.root);
+    }
+}
+
+/// A plan for the words `a` and `b` near each other and far from `z`, in elements with a gap or without.
+fn near_plan(distance: u32, exclusion_distance: u32, ordered: bool, gap: Option<u32>) -> Plan {
+    let notes = field("notes", DataType::Array(Box::new(DataType::String)), true);
+    let schema = Arc::new(millrace_fixtures::schema("test", vec![notes]));
+    let leaf = |word: &str| ("notes", Predicate::Words(vec![WordPattern::Written(word.to_owned())]));
+    let root = PlanNode::Near {
+        leaves: vec![LeafId(0), LeafId(1)],
+        excluded: vec![LeafId(2)],
+        distance,
+        exclusion_distance,
+        ordered,
+    };
+    let mut plan = millrace_fixtures::plan(&schema, root, ["a", "b", "z"].map(leaf).into());
+    let mut query = millrace_fixtures::query();
+    query.ranking.element_gaps.insert("notes".to_owned(), gap);
+    plan.query = Arc::new(query);
+    plan
+}
+
+/// Elements that are shown of an array, given with `|` between them.
+fn shown(plan: &Plan, texts: &str) -> Vec<usize> {
+    let value =
+        DocumentValue::Array(texts.split('|').map(|text| DocumentValue::String(text.into())).collect());
+    MatchedElements::new(plan, "notes").expect("the words are right").of(&value, &|| false)
+}
+
+#[test]
+fn elements_with_an_excluded_word_near_are_not_shown() {
+    #[track_caller]
+    fn check(gap: Option<u32>, texts: &str, expected: &[usize]) {
+        assert_eq!(shown(&near_plan(2, 2, false, gap), texts), expected, "{gap:?} {texts}");
+    }
+    check(None, "a z b|a b|b a", &[1, 2]);
+    check(None, "z|a b|z", &[1]);
+    check(Some(0), "a b|z", &[]);
+    check(Some(0), "z|a b", &[]);
+    check(Some(0), "z x x|a b", &[1]);
+    check(Some(5), "a b|z", &[0]);
+    check(Some(0), "x a|b x x z", &[0, 1]);
+    check(Some(0), "x a|b z", &[]);
+    check(Some(0), "x a|b|z x", &[]);
+    check(Some(0), "z|a|b x", &[]);
+    check(Some(0), "a b z|x|a b", &[2]);
+}
+
+proptest! {
+    #[test]
+    fn a_document_matches_where_an_element_is_shown(
+        texts in prop::collection::vec("([abz] ){0,5}", 1..5),
+        (distance, exclusion_distance, ordered) in (0..4_u32, 0..4_u32, any::<bool>()),
+        gap in prop::option::of(0..3_u32),
+    ) {
+        let plan = near_plan(distance, exclusion_distance, ordered, gap);
+        let array = texts.iter().map(|text| DocumentValue::String(text.clone())).collect();
+        let document = Fields::from([("notes", DocumentValue::Array(array))]);
+        let view = millrace_fixtures::view(&plan.schema, &[(document, true)], 1);
+        let texts = texts.join("|");
+        prop_assert_eq!(!matched(&plan, &view).is_empty(), !shown(&plan, &texts).is_empty(), "{}", texts);
     }
 }

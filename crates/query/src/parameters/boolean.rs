@@ -93,6 +93,19 @@ fn attributes(text: &str) -> Result<Vec<PredicateAttribute<String>>, Error> {
     }
 }
 
+/// The bits of subqueries. A list in which a number is missing, other than after a last comma, is wrong; YQL
+/// passes over such places.
+fn listed_subqueries(bits: &str) -> Option<u64> {
+    if let Some(numbers) = bits.strip_prefix('[').and_then(|bits| bits.strip_suffix(']')) {
+        let numbers = numbers.trim();
+        let mut listed = numbers.strip_suffix(',').unwrap_or(numbers).split(',');
+        if !numbers.is_empty() && listed.any(|number| number.trim().is_empty()) {
+            return None;
+        }
+    }
+    predicate_subqueries(bits)
+}
+
 struct AttributeReader<'a> {
     cursor: TextCursor<'a>,
 }
@@ -153,7 +166,7 @@ impl<'a> AttributeReader<'a> {
         self.cursor.skip(length);
         let (value, subqueries) = match given.split_once(':') {
             None => (given, PredicateAttribute::<()>::ALL_SUBQUERIES),
-            Some((value, bits)) => match predicate_subqueries(bits.trim()) {
+            Some((value, bits)) => match listed_subqueries(bits.trim()) {
                 Some(bits) => (value, bits),
                 None => {
                     return Err(Error::value(format!(

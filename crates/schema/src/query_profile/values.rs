@@ -18,6 +18,10 @@ pub struct ProfileValue {
     pub overridable: bool,
 }
 
+/// Function that returns the value of a parameter of a request, which may have it by another name: as `count`
+/// for `hits`.
+pub type ParameterLookup = for<'p> fn(&'p BTreeMap<String, String>, &str) -> Option<&'p str>;
+
 /// Maximum depth of substitutions.
 const SUBSTITUTIONS_MAX: usize = 8;
 /// Maximum number of profile parts that a request may replace.
@@ -36,6 +40,7 @@ struct ParameterValue {
 /// State of collecting values.
 struct ValueCollection<'r> {
     request: &'r BTreeMap<String, String>,
+    value_of: ParameterLookup,
     /// The type whose aliases stand for names.
     of: Option<(&'r QueryProfiles, &'r ProfileType)>,
     found: BTreeMap<String, ParameterValue>,
@@ -46,8 +51,12 @@ struct ValueCollection<'r> {
 }
 
 impl<'r> ValueCollection<'r> {
-    fn new(request: &'r BTreeMap<String, String>, of: Option<(&'r QueryProfiles, &'r ProfileType)>) -> Self {
-        ValueCollection { request, of, found: BTreeMap::new(), replaced: Vec::new(), varied: false }
+    fn new(
+        request: &'r BTreeMap<String, String>,
+        value_of: ParameterLookup,
+        of: Option<(&'r QueryProfiles, &'r ProfileType)>,
+    ) -> Self {
+        ValueCollection { request, value_of, of, found: BTreeMap::new(), replaced: Vec::new(), varied: false }
     }
 
     /// The name that an alias stands for; other names as they are.
@@ -65,7 +74,8 @@ impl<'r> ValueCollection<'r> {
 
 impl QueryProfiles {
     /// Values of the profile that a request names as `queryProfile`, or of the profile `default`.
-    /// `is_built_in` returns true for the names of the query API.
+    /// `is_built_in` returns true for the names of the query API, of which some parameters have several:
+    /// `value_of` knows these.
     ///
     /// # Errors
     /// The profile does not exist, or the request contains a parameter that the profile's type does not
@@ -74,11 +84,13 @@ impl QueryProfiles {
         &self,
         request: &BTreeMap<String, String>,
         is_built_in: &dyn Fn(&str) -> bool,
+        value_of: ParameterLookup,
     ) -> Result<Vec<ProfileValue>, Error> {
         let Some(profile) = self.asked_profile(request)? else { return Ok(Vec::new()) };
         let of = self.type_of(profile, 0);
         let named = of.map(|of| self.unaliased_request(of, request));
-        let mut collection = ValueCollection::new(named.as_ref().unwrap_or(request), of.map(|of| (self, of)));
+        let given = named.as_ref().unwrap_or(request);
+        let mut collection = ValueCollection::new(given, value_of, of.map(|of| (self, of)));
         self.collect_references(of, is_built_in, &mut collection)?;
         self.collect(profile, "", &mut collection);
         if collection.varied {
@@ -253,7 +265,7 @@ impl QueryProfiles {
     /// for them, but leaves them as fixed as they are.
     fn keep_fixed(&self, profile: &WrittenProfile, collection: &mut ValueCollection<'_>) {
         let nothing = BTreeMap::new();
-        let mut general = ValueCollection::new(&nothing, collection.of);
+        let mut general = ValueCollection::new(&nothing, collection.value_of, collection.of);
         self.collect(profile, "", &mut general);
         let fixed = general.found.iter().filter(|(_, value)| value.overridable == Some(false));
         for (name, _) in fixed {
@@ -292,7 +304,7 @@ impl ValueCollection<'_> {
             let local = name.strip_prefix('.').map(|name| format!("{prefix}{name}"));
             let is_local = local.is_some();
             let name = self.unaliased(local.unwrap_or_else(|| name.to_owned()));
-            let given = self.request.get(&name).filter(|_| !is_local);
+            let given = (self.value_of)(self.request, &name).filter(|_| !is_local);
             match (given, self.found.get(&name)) {
                 (Some(given), found) if found.is_none_or(|found| found.overridable != Some(false)) => {
                     out.push_str(given);

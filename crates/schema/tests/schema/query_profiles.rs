@@ -20,6 +20,12 @@ fn application(profiles: &[&str]) -> Result<Application, String> {
     Application::from_files(files).map_err(|error| error.to_string())
 }
 
+/// Value of a parameter of a request, where `count` is another name for `hits`.
+fn value_of<'p>(request: &'p BTreeMap<String, String>, name: &str) -> Option<&'p str> {
+    let of = |name: &str| request.get(name).map(String::as_str);
+    of(name).or_else(|| if name == "hits" { of("count") } else { None })
+}
+
 /// Values for a request given as `a=b&c=d`; `name!=value` for values that a request cannot override.
 fn values(profiles: &[&str], request: &str) -> String {
     let application = application(profiles).expect("the package is right");
@@ -28,7 +34,9 @@ fn values(profiles: &[&str], request: &str) -> String {
         .filter_map(|pair| pair.split_once('='))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    match application.query_profiles.values(&request, &|name| matches!(name, "hits" | "queryProfile")) {
+    // The query API has two names for the number of hits.
+    let is_built_in = |name: &str| matches!(name, "hits" | "count" | "queryProfile");
+    match application.query_profiles.values(&request, &is_built_in, value_of) {
         Ok(values) => {
             let text = values.iter().map(|value| {
                 format!("{}{}={}", value.name, if value.overridable { "" } else { "!" }, value.value)
@@ -159,6 +167,10 @@ fn values_are_put_into_values() {
     // A value beside it is that of the profile, whatever the request says.
     assert!(values(&all, "in.name=Eve").contains("in.greeting=Hi Bob and Ann"));
     refused(&["<query-profile id='a'><field name='x'>%{y</field></query-profile>"], "is not closed");
+    // The request may have the value under another name of the query API.
+    let paged = "<query-profile id='default'><field name='text'>the first %{hits}</field><field name='hits'>5</field></query-profile>";
+    assert_eq!(values(&[paged], ""), "hits=5 text=the first 5");
+    assert_eq!(values(&[paged], "count=3"), "hits=5 text=the first 3");
 }
 
 /// `%{.name}` takes a value that the profile, a variant or an included profile sets; nothing else is known
