@@ -180,6 +180,8 @@ def test_queries(node):
     sources = {"sources": ["page"], "presentation.summaryFields": ["year"], "hits": 1}
     is_error, answer = tool(node, "executeQuery", yql="select * from sources * where true", groupname="me", parameters=sources)
     assert not is_error and list(answer["root"]["children"][0]["fields"]) == ["year"]
+    is_error, answer = tool(node, "executeQuery", yql=yql)
+    assert is_error and "set groupname (" in answer["root"]["errors"][0]["message"], "the argument of the tool"
     is_error, answer = tool(node, "executeQuery", yql="select", groupname="me")
     assert is_error and "YQL" in answer["root"]["errors"][0]["message"]
 
