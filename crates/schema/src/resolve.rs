@@ -4,6 +4,7 @@
 
 mod alias;
 mod engine_properties;
+mod feature_properties;
 mod field;
 mod hybrid;
 mod literal;

@@ -495,7 +495,10 @@ fn schemas_inherit() {
     let schema = &application.schemas["x"];
     let names: Vec<&str> = schema.document_type.fields().iter().map(|field| &*field.name).collect();
     assert_eq!(names, ["a", "b"]);
-    assert!(schema.document_type.makes("made") && !schema.document_type.makes("a"), "the parent's is made too");
+    assert!(
+        schema.document_type.makes("made") && !schema.document_type.makes("a"),
+        "the parent's is made too"
+    );
     assert_eq!(schema.ancestors.iter().map(|name| &**name).collect::<Vec<_>>(), ["parent"]);
     assert_eq!(describe(schema, "made"), "string index:text synthetic None");
     assert!(schema.fieldsets.contains_key("default") && schema.summaries.contains_key("short"));
