@@ -173,7 +173,7 @@ async fn search(
     if let OutputKind::Prompt(question) = &output_kind
         && !question.searches()
     {
-        let prompt = SearchedPrompt::alone(question.prompt(&[], &[]));
+        let prompt = SearchedPrompt::alone(question.prompt(&[], &[])?);
         return Ok(SearchAnswer::Response(question.answer(prompt, &query, format).await?));
     }
     let forward = |query: &Query, left: Duration| {
@@ -301,7 +301,7 @@ impl AnsweredQuery {
             OutputKind::Prompt(question) => {
                 let result = || render::result(&self.query, found, self.started, ResultFormat::Json).0;
                 let prompt = SearchedPrompt {
-                    text: question.prompt(&found.result.hits[found.hits.clone()], &found.result.groupings),
+                    text: question.prompt(&found.result.hits[found.hits.clone()], &found.result.groupings)?,
                     result: question.shows_hits().then(result),
                     errors: render::beside_hits(found),
                 };

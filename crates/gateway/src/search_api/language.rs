@@ -18,7 +18,7 @@ use millrace_render::ErrorMessage;
 use millrace_result::{GroupingResult, ResultHit};
 use millrace_schema::{LanguageChain, did_you_mean};
 
-use self::prompt::ContextScope;
+use self::prompt::{ContextScope, PROMPT_BYTES_MAX};
 use super::format::ResultFormat;
 
 pub(super) use self::answer::event;
@@ -154,14 +154,22 @@ impl PromptRequest {
     }
 
     /// Prompt of the model for these hits, and for those in groups.
-    pub(super) fn prompt(&self, hits: &[ResultHit], groupings: &[GroupingResult]) -> String {
+    ///
+    /// # Errors
+    /// It is too large.
+    pub(super) fn prompt(&self, hits: &[ResultHit], groupings: &[GroupingResult]) -> Result<String, Error> {
         let has_context = self.searches && self.scope != ContextScope::Nothing;
         let context = has_context.then(|| {
             let mut all: Vec<&ResultHit> = hits.iter().collect();
             groupings.iter().for_each(|grouping| prompt::add_grouped(&grouping.root, &mut all));
             prompt::context(&all, &self.scope)
         });
-        prompt::fill(&self.template, &self.query, context.as_deref())
+        prompt::fill(&self.template, &self.query, context.as_deref()).ok_or_else(|| {
+            let reason = format!(
+                "with the hits and the query in it, it has more than {PROMPT_BYTES_MAX} bytes: ask for fewer hits or fields, and name {{context}} once"
+            );
+            Error::parameter("prompt", reason)
+        })
     }
 
     /// Asks the model, and answers in this format.
