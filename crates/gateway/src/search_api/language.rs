@@ -20,6 +20,7 @@ use millrace_schema::{LanguageChain, did_you_mean};
 
 use self::prompt::{ContextScope, PROMPT_BYTES_MAX};
 use super::format::ResultFormat;
+use crate::http::RequestBudget;
 
 pub(super) use self::answer::event;
 
@@ -172,20 +173,29 @@ impl PromptRequest {
         })
     }
 
-    /// Asks the model, and answers in this format.
+    /// Asks the model, and answers in this format. What the answer shows beside that of the model is in memory
+    /// until it is sent, which takes as long as the model does, and counts as a part of the answer.
     pub(super) async fn answer(
         &self,
         prompt: SearchedPrompt,
         query: &Query,
         format: ResultFormat,
+        budget: &Arc<RequestBudget>,
     ) -> Result<Response, Error> {
         if matches!(format, ResultFormat::Xml(_)) {
             let reason = "answers of language models come as sse, json or cbor";
             return Err(Error::parameter("presentation.format", reason.to_owned()));
         }
         let SearchedPrompt { text, result, errors } = prompt;
+        let shown = (query.tracing.level > 0 || self.shows_prompt).then(|| text.clone());
+        let hits = result.map(|json| String::from_utf8_lossy(&json).into_owned());
+        let bytes: usize = shown.iter().chain(&hits).map(String::len).sum();
+        let room = match (&shown, &hits) {
+            (None, None) => None,
+            _ => Some(budget.answer(bytes).await?),
+        };
         let asked = ChatPrompt {
-            text: text.clone(),
+            text,
             inference: self.inference.clone(),
             streams: self.asking.streams,
             secret: self.secret.clone(),
@@ -196,8 +206,9 @@ impl PromptRequest {
         let answer = answer::LanguageAnswer {
             pieces,
             source,
-            prompt: (query.tracing.level > 0 || self.shows_prompt).then_some(text),
-            hits: result.map(|json| String::from_utf8_lossy(&json).into_owned()),
+            prompt: shown,
+            hits,
+            room,
             errors,
             streams: self.asking.streams,
         };

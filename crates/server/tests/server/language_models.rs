@@ -9,7 +9,7 @@ use millrace_client::{HttpProtocol, OutgoingRequest};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::support::{NOTE, TestServer, services_with};
+use crate::support::{NOTE, TestServer, poll, services_with};
 
 /// A service that answers according to a word in the prompt: `steps` streams the data of a channel, `poison`
 /// is refused; all other prompts get two tokens.
@@ -341,6 +341,25 @@ fn tokens_are_passed_on_while_the_answer_is_made() {
     }
     until("\r\n0\r\n\r\n");
     assert_eq!(service.last().secret, "Bearer mine");
+}
+
+/// The prompt and the hits that an answer shows are in memory for as long as the model takes.
+#[test]
+fn what_an_answer_shows_counts_as_answer() {
+    let (server, service) = started();
+    let asked = with(&[("prompt", "in steps"), ("llm.includePrompt", "true"), ("llm.includeHits", "true")]);
+    let bytes = || server.metric("millrace_answers_bytes");
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| server.query(&asked));
+        poll("the prompt and the hits are counted", || bytes() > 0.0);
+        for step in ["One", " two"] {
+            service.steps.send(step.to_owned()).expect("it is taken");
+        }
+        let (status, answer) = asking.join().expect("it is answered");
+        let last = &answer["root"]["children"][0]["children"][3]["fields"];
+        assert_eq!((status, last), (200, &json!({ "token": " two" })), "{answer}");
+    });
+    poll("their memory is free", || bytes() == 0.0);
 }
 
 #[test]
