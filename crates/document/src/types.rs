@@ -145,7 +145,7 @@ impl DocumentType {
         self.by_name.get(name).map(|&index| &self.fields[index])
     }
 
-    /// True if indexing statements make a field of this name of those that feeds set.
+    /// True if indexing statements make the field of this name.
     pub fn makes(&self, name: &str) -> bool {
         self.made.iter().any(|made| **made == *name)
     }

@@ -383,7 +383,8 @@ fn what_goes_wrong_is_told() {
     refused(&with(&[("llm.maxToken", "9")]), 400, "'llm.maxToken': it is not one of those");
     refused(&with(&[("llm.maxToken", "9")]), 400, "(did you mean 'maxTokens'?)");
     let (many, long) = ("@query".repeat(2_000), "y".repeat(10_000));
-    refused(&[("searchChain", "say"), ("prompt", &many), ("query", &long)], 400, "more than 16777216 bytes");
+    let large = [("searchChain", "say"), ("prompt", many.as_str()), ("query", long.as_str())];
+    refused(&large, 400, "more than 16777216 bytes");
     refused(&[("searchChain", "rag")], 400, "nothing is asked: give 'prompt', 'llm.prompt' or 'query'");
     refused(&[("searchChain", "other"), ("query", "x")], 400, "'other', only rag, say, brief");
     let (status, answer) = text(&server, &with(&[("format", "xml")]));
