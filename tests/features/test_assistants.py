@@ -174,9 +174,14 @@ def test_queries(node):
     assert is_error and "nosuch" in answer["root"]["errors"][0]["message"]
     is_error, answer = tool(node, "executeQuery", yql=yql, groupname="me", queryProfileName=None, parameters=None)
     assert not is_error and answer["root"]["fields"]["totalCount"] == 2, "null is left out"
+    own = {"streaming.groupname": "me", "queryProfile": "mine"}
+    is_error, answer = tool(node, "executeQuery", yql=yql, groupname=None, queryProfileName=None, parameters=own)
+    assert not is_error and len(answer["root"]["children"]) == 1, "null replaces no parameter"
     sources = {"sources": ["page"], "presentation.summaryFields": ["year"], "hits": 1}
     is_error, answer = tool(node, "executeQuery", yql="select * from sources * where true", groupname="me", parameters=sources)
     assert not is_error and list(answer["root"]["children"][0]["fields"]) == ["year"]
+    is_error, answer = tool(node, "executeQuery", yql=yql)
+    assert is_error and "set groupname (" in answer["root"]["errors"][0]["message"], "the argument of the tool"
     is_error, answer = tool(node, "executeQuery", yql="select", groupname="me")
     assert is_error and "YQL" in answer["root"]["errors"][0]["message"]
 

@@ -165,8 +165,8 @@ REFUSED = [
     ({"sources": "mail,drive", "source.drive.provider": "new"},
      "parameter 'source.drive.provider': no provider 'new' has the source, only recent, old"),
     ({"source.mail.sorting": "+size"}, "source 'mail' has an order of its own"),
-    ({"source.mials.hits": 1}, "Could not resolve source ref 'mials'. Valid source refs are "),
-    ({"source": {"mials": {"hits": 1}}}, "Could not resolve source ref 'mials'. Valid source refs are "),
+    ({"source.mials.hits": 1}, "parameter 'source.mials.hits': no source 'mials', only drive, file, "),
+    ({"source": {"mials": {"hits": 1}}}, "parameter 'source.mials.hits': no source 'mials', only drive, file, "),
     ({"provider.odl.hits": 1}, "parameter 'provider.odl.hits': no provider 'odl', only "),
 ]
 

@@ -20,7 +20,7 @@ pub enum Error {
         field: String,
         /// The document type.
         document_type: String,
-        /// Some of the existing field names.
+        /// Some of the existing field names, and a hint if indexing statements make the field.
         known: String,
         /// Line, from 1.
         line: usize,

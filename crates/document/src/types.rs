@@ -109,13 +109,22 @@ pub struct DocumentType {
     name: Arc<str>,
     fields: Vec<DocumentField>,
     by_name: HashMap<Arc<str>, usize>,
+    /// Names of fields that indexing statements make, which feeds cannot set.
+    made: Vec<Arc<str>>,
 }
 
 impl DocumentType {
     /// Creates a type with these fields; of two fields with one name, lookups find the later.
     pub fn new(name: &str, fields: Vec<DocumentField>) -> Self {
         let by_name = fields.iter().enumerate().map(|(i, field)| (Arc::clone(&field.name), i)).collect();
-        DocumentType { name: name.into(), fields, by_name }
+        DocumentType { name: name.into(), fields, by_name, made: Vec::new() }
+    }
+
+    /// Adds the names of fields that indexing statements make of its fields, which errors tell from slips.
+    #[must_use]
+    pub fn with_made_fields(mut self, names: impl IntoIterator<Item = Arc<str>>) -> Self {
+        self.made.extend(names);
+        self
     }
 
     /// The name.
@@ -134,5 +143,10 @@ impl DocumentType {
             return self.fields.iter().rev().find(|field| *field.name == *name);
         }
         self.by_name.get(name).map(|&index| &self.fields[index])
+    }
+
+    /// True if indexing statements make the field of this name.
+    pub fn makes(&self, name: &str) -> bool {
+        self.made.iter().any(|made| **made == *name)
     }
 }

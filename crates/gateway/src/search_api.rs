@@ -113,11 +113,16 @@ enum SearchOutput {
 }
 
 impl SearchOutput {
-    async fn answer(self, query: &Query, format: ResultFormat) -> Result<SearchAnswer, Error> {
+    async fn answer(
+        self,
+        query: &Query,
+        format: ResultFormat,
+        budget: &Arc<http::RequestBudget>,
+    ) -> Result<SearchAnswer, Error> {
         Ok(match self {
             SearchOutput::Result(body, stats) => SearchAnswer::Result(body, stats),
             SearchOutput::Prompt(question, prompt) => {
-                SearchAnswer::Response(question.answer(prompt, query, format).await?)
+                SearchAnswer::Response(question.answer(prompt, query, format, budget).await?)
             }
         })
     }
@@ -173,8 +178,9 @@ async fn search(
     if let OutputKind::Prompt(question) = &output_kind
         && !question.searches()
     {
-        let prompt = SearchedPrompt::alone(question.prompt(&[], &[]));
-        return Ok(SearchAnswer::Response(question.answer(prompt, &query, format).await?));
+        let prompt = SearchedPrompt::alone(question.prompt(&[], &[])?);
+        let response = question.answer(prompt, &query, format, node.budget()).await?;
+        return Ok(SearchAnswer::Response(response));
     }
     let forward = |query: &Query, left: Duration| {
         let request = Cow::Owned(forwarded(query, headers.clone(), left)?);
@@ -190,7 +196,7 @@ async fn search(
         answered.output(&found)
     };
     match routed.answer(forward, finish).await? {
-        QueryAnswer::Local(output) => output.answer(&query, format).await,
+        QueryAnswer::Local(output) => output.answer(&query, format, node.budget()).await,
         QueryAnswer::Forwarded(response) => Ok(SearchAnswer::Response(response)),
         QueryAnswer::Readers(version, readers) => {
             Ok(SearchAnswer::Response(forwarding::ask_readers(version, &readers)))
@@ -301,7 +307,7 @@ impl AnsweredQuery {
             OutputKind::Prompt(question) => {
                 let result = || render::result(&self.query, found, self.started, ResultFormat::Json).0;
                 let prompt = SearchedPrompt {
-                    text: question.prompt(&found.result.hits[found.hits.clone()], &found.result.groupings),
+                    text: question.prompt(&found.result.hits[found.hits.clone()], &found.result.groupings)?,
                     result: question.shows_hits().then(result),
                     errors: render::beside_hits(found),
                 };

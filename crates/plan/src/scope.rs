@@ -26,7 +26,7 @@ impl StreamedScope {
             [_] => {}
             [] => {
                 return Err(Error::Scope(
-                    "it is not said whose documents to search; set streaming.groupname to a group, or streaming.selection=true for all"
+                    "it is not said whose documents to search; set groupname (streaming.groupname) to a group, or streaming.selection=true for all"
                         .to_owned(),
                 ));
             }

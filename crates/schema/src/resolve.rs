@@ -4,6 +4,7 @@
 
 mod alias;
 mod engine_properties;
+mod feature_properties;
 mod field;
 mod hybrid;
 mod literal;
@@ -421,13 +422,14 @@ fn resolve_fields(
 }
 
 /// Type of the fields that feeds may set, in the order of declaration.
-fn document_type(name: &Name, decls: &[FieldDecl], fields: &BTreeMap<Arc<str>, SchemaField>) -> DocumentType {
+fn document_type(name: &Name, decls: &[FieldDecl], all: &BTreeMap<Arc<str>, SchemaField>) -> DocumentType {
     let fields = decls
         .iter()
-        .filter_map(|decl| fields.get(decl.name.value.as_str()))
+        .filter_map(|decl| all.get(decl.name.value.as_str()))
         .map(|field| DocumentField { name: Arc::clone(&field.name), data_type: field.data_type.clone() })
         .collect();
-    DocumentType::new(&name.value, fields)
+    let made = all.values().filter(|field| field.synthetic).map(|field| Arc::clone(&field.name));
+    DocumentType::new(&name.value, fields).with_made_fields(made)
 }
 
 fn resolve_fieldsets(

@@ -86,9 +86,9 @@ impl FieldFailure {
         let (line, column) = (error.line(), error.column());
         if let Some(field) = self.unknown_field.into_inner() {
             return Error::UnknownField {
-                field,
                 document_type: document_type.name().to_string(),
-                known: some_fields(document_type),
+                known: some_fields(document_type, &field),
+                field,
                 line,
                 column,
             };
@@ -131,13 +131,18 @@ pub(super) fn reason(error: &sonic_rs::Error) -> String {
     if error.is_unmatched_type() { reason.to_owned() } else { format!("malformed JSON: {reason}") }
 }
 
-fn some_fields(document_type: &DocumentType) -> String {
+/// Names of fields, for an error about a name that is not one of them.
+fn some_fields(document_type: &DocumentType, unknown: &str) -> String {
     const SHOWN: usize = 8;
+    let hint = match document_type.makes(unknown) {
+        true => ": indexing statements make it, so leave it out",
+        false => "",
+    };
     let mut names: Vec<&str> = document_type.fields().iter().map(|field| &*field.name).take(SHOWN).collect();
     match document_type.fields().len() {
-        0 => return "no fields".to_owned(),
+        0 => return format!("no fields{hint}"),
         more if more > SHOWN => names.push("…"),
         _ => {}
     }
-    names.join(", ")
+    names.join(", ") + hint
 }

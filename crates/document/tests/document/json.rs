@@ -65,6 +65,7 @@ fn music() -> DocumentType {
             field("mixed", tensor("tensor<bfloat16>(x{},y[2])")),
         ],
     )
+    .with_made_fields(["embedding".into()])
 }
 
 fn id() -> DocumentId {
@@ -273,6 +274,7 @@ fn wrong_values_are_refused_with_place_and_example() {
         r#"{"colour": "red"}"#,
         "!Field 'colour' is not defined in document type 'music', which has title, year, plays",
     );
+    check(r#"{"embedding": "x"}"#, "!, …: indexing statements make it, so leave it out (line 1, column ");
     check("{\"title\": \"a\",\n \"year\": x}", "!malformed JSON");
     check("{\"title\": \"a\",\n \"year\": x}", "!(line 2, column ");
 }

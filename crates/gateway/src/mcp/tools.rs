@@ -260,9 +260,9 @@ fn entries<'a>(object: &'a str, parameters_max: usize) -> Result<Arguments<'a>, 
 fn query_body(arguments: Option<&RawValue>, parameters_max: usize) -> Result<Vec<u8>, ToolFault> {
     let example = r#"{"yql": "select * from sources * where true"}"#;
     let mut arguments = entries(argument_object(arguments, example)?, parameters_max)?;
-    // Many assistants write null for arguments that they leave out, as they may for the others.
-    let parameters = arguments.remove("parameters").map(RawValue::get).filter(|given| *given != "null");
-    let mut asked = match parameters {
+    // Many assistants write null for arguments that they leave out. It is not to replace one of 'parameters'.
+    arguments.retain(|_, given| given.get() != "null");
+    let mut asked = match arguments.remove("parameters").map(RawValue::get) {
         None => Arguments::new(),
         Some(parameters) if parameters.starts_with('{') => entries(parameters, parameters_max)?,
         Some(_) => return Err(ToolFault::NoObject),

@@ -18,8 +18,9 @@ use millrace_render::ErrorMessage;
 use millrace_result::{GroupingResult, ResultHit};
 use millrace_schema::{LanguageChain, did_you_mean};
 
-use self::prompt::ContextScope;
+use self::prompt::{ContextScope, PROMPT_BYTES_MAX};
 use super::format::ResultFormat;
+use crate::http::RequestBudget;
 
 pub(super) use self::answer::event;
 
@@ -154,30 +155,47 @@ impl PromptRequest {
     }
 
     /// Prompt of the model for these hits, and for those in groups.
-    pub(super) fn prompt(&self, hits: &[ResultHit], groupings: &[GroupingResult]) -> String {
+    ///
+    /// # Errors
+    /// It is too large.
+    pub(super) fn prompt(&self, hits: &[ResultHit], groupings: &[GroupingResult]) -> Result<String, Error> {
         let has_context = self.searches && self.scope != ContextScope::Nothing;
         let context = has_context.then(|| {
             let mut all: Vec<&ResultHit> = hits.iter().collect();
             groupings.iter().for_each(|grouping| prompt::add_grouped(&grouping.root, &mut all));
             prompt::context(&all, &self.scope)
         });
-        prompt::fill(&self.template, &self.query, context.as_deref())
+        prompt::fill(&self.template, &self.query, context.as_deref()).ok_or_else(|| {
+            let reason = format!(
+                "with the hits and the query in it, it has more than {PROMPT_BYTES_MAX} bytes: ask for fewer hits or fields, and name {{context}} once"
+            );
+            Error::parameter("prompt", reason)
+        })
     }
 
-    /// Asks the model, and answers in this format.
+    /// Asks the model, and answers in this format. What the answer shows beside that of the model is in memory
+    /// until it is sent, which takes as long as the model does, and counts as a part of the answer.
     pub(super) async fn answer(
         &self,
         prompt: SearchedPrompt,
         query: &Query,
         format: ResultFormat,
+        budget: &Arc<RequestBudget>,
     ) -> Result<Response, Error> {
         if matches!(format, ResultFormat::Xml(_)) {
             let reason = "answers of language models come as sse, json or cbor";
             return Err(Error::parameter("presentation.format", reason.to_owned()));
         }
         let SearchedPrompt { text, result, errors } = prompt;
+        let shown = (query.tracing.level > 0 || self.shows_prompt).then(|| text.clone());
+        let hits = result.map(|json| String::from_utf8_lossy(&json).into_owned());
+        let bytes: usize = shown.iter().chain(&hits).map(String::len).sum();
+        let room = match (&shown, &hits) {
+            (None, None) => None,
+            _ => Some(budget.answer(bytes).await?),
+        };
         let asked = ChatPrompt {
-            text: text.clone(),
+            text,
             inference: self.inference.clone(),
             streams: self.asking.streams,
             secret: self.secret.clone(),
@@ -188,8 +206,9 @@ impl PromptRequest {
         let answer = answer::LanguageAnswer {
             pieces,
             source,
-            prompt: (query.tracing.level > 0 || self.shows_prompt).then_some(text),
-            hits: result.map(|json| String::from_utf8_lossy(&json).into_owned()),
+            prompt: shown,
+            hits,
+            room,
             errors,
             streams: self.asking.streams,
         };

@@ -258,7 +258,7 @@ pub fn unknown(deployment: &CompiledApplication, name: &str) -> Error {
 }
 
 /// Names of all sources, except those that also choose a provider.
-fn known_sources(deployment: &CompiledApplication) -> String {
+pub fn known_sources(deployment: &CompiledApplication) -> String {
     let schemas = deployment.kinds().map(|kind| &*kind.schema.name);
     let sources = deployment.application.sources.keys().map(String::as_str);
     let names: BTreeSet<&str> = schemas.chain(sources.filter(|name| !name.contains('@'))).collect();

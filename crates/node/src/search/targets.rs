@@ -6,7 +6,7 @@ use std::ops::Bound;
 use millrace_query::{Query, is_same_parameter};
 use millrace_schema::{FederationConfig, FederationOptions, SourceChain, SourceTarget};
 
-use super::sources::{is_schema, unknown};
+use super::sources::{is_schema, known_sources, unknown};
 use crate::{CompiledApplication, Error};
 
 /// Sources of a query.
@@ -233,8 +233,9 @@ fn own_parameters(
 pub fn check_owners(deployment: &CompiledApplication, query: &Query) -> Result<(), Error> {
     let known = &deployment.application.sources;
     let is_source = |name: &str| known.contains_key(name) || is_schema(deployment, name);
-    if let Some((_, name)) = unowned(&query.parameters, SOURCE, is_source) {
-        return Err(unknown(deployment, name));
+    if let Some((given, name)) = unowned(&query.parameters, SOURCE, is_source) {
+        let reason = format!("parameter '{given}': no source '{name}', only {}", known_sources(deployment));
+        return Err(Error::BadRequest(reason));
     }
     let chains =
         || known.values().flat_map(|source| std::iter::once(&source.leader).chain(&source.participants));

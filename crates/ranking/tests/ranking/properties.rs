@@ -1,9 +1,12 @@
 //! Rank properties of features: each name that Vespa's features look up changes the value of a feature.
 
+use std::collections::BTreeMap;
+
 use millrace_document::DocumentValue;
 use millrace_fixtures::Fields;
 use millrace_plan::{LeafId, Plan, PlanLeaf, PlanNode, Predicate};
 use millrace_ranking::CompiledProfile;
+use millrace_schema::Application;
 
 use crate::support::{documents, matches, plan, profile, schema, view};
 
@@ -103,6 +106,23 @@ fn each_property_changes_its_feature() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn each_property_is_known_at_deployment() {
+    let lines: Vec<String> =
+        PROPERTIES.iter().map(|(_, property, value, _)| format!("{property}: {value}\n")).collect();
+    let schema = format!(
+        "schema x {{ document x {{ }}\nrank-profile p {{ rank-properties {{\n{}}} }} }}",
+        lines.concat()
+    );
+    let services = "<services><container id='c'><search/></container><content id='c'><documents>\
+                    <document type='x' mode='streaming'/></documents></content></services>";
+    let files = [("services.xml", services), ("schemas/x.sd", schema.as_str())];
+    let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+    let application = Application::from_files(BTreeMap::from(files)).expect("a package");
+    let mut warnings = application.warnings.iter();
+    assert_eq!(warnings.find(|warning| warning.contains("rank property")), None);
 }
 
 /// A logarithm falls to a half before the middle of its range, as in Vespa: by default at 49 seconds of 100.

@@ -3,6 +3,7 @@
 
 use std::str::FromStr;
 
+use super::feature_properties::unknown_feature_property;
 use crate::parse::Name;
 use crate::parse::syntax::ProfileDecl;
 use crate::suggest::did_you_mean;
@@ -313,7 +314,8 @@ pub(super) fn warnings(decl: &ProfileDecl) -> impl Iterator<Item = String> {
         }
     };
     decl.properties.iter().filter_map(move |(key, _)| {
-        let reason = unknown_engine_property(key).or_else(|| reason(key))?;
+        let unknown = || unknown_engine_property(key).or_else(|| unknown_feature_property(key));
+        let reason = unknown().or_else(|| reason(key))?;
         let Name { value: profile, position } = &decl.name;
         Some(format!("{position}: rank-profile '{profile}': the rank property {key} has no effect: {reason}"))
     })

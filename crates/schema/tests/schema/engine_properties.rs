@@ -152,3 +152,52 @@ fn names_of_the_engine_are_known_in_any_case() {
         assert!(told.starts_with("the engine has no such rank property") && told.contains(hint), "{told}");
     }
 }
+
+/// Warnings of the rank property of a profile.
+fn warnings(property: &str) -> Vec<String> {
+    let schema = format!(
+        "schema x {{ document x {{ }}\nrank-profile p {{ rank-properties {{ {property}: 1\n }} }} }}"
+    );
+    let files = [("services.xml", SERVICES), ("schemas/x.sd", schema.as_str())];
+    let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+    let application = Application::from_files(BTreeMap::from(files));
+    let all = application.unwrap_or_else(|error| panic!("{error}\n{schema}")).warnings;
+    all.into_iter().filter(|warning| warning.contains("rank property")).collect()
+}
+
+#[test]
+fn a_property_that_its_feature_does_not_have_is_warned_of() {
+    for (property, reason) in [
+        (
+            "fieldMatch(f).maxOccurences",
+            "fieldMatch has no property 'maxOccurences' (did you mean 'maxOccurrences'?)",
+        ),
+        (
+            "nativeFieldMatch.averageFieldLenght.f",
+            "nativeFieldMatch has no property 'averageFieldLenght' (did you mean 'averageFieldLength'?)",
+        ),
+        ("nativeRank.weight", "nativeRank has no property 'weight'"),
+        ("elementwise(bm25(f),d,float).k2", "elementwise has no property 'k2'"),
+    ] {
+        let told = warnings(property);
+        let [warning] = &told[..] else { panic!("{property}: {told:?}") };
+        let expected = format!("rank-profile 'p': the rank property {property} has no effect: {reason}");
+        assert!(warning.contains(&expected), "{warning}");
+    }
+    for property in [
+        "fieldMatch(f).maxOccurrences",
+        "nativeFieldMatch.averageFieldLength.f",
+        "nativeProximity.elementGap.a.b",
+        "elementwise(bm25(f),d,float).k1",
+        "elementSimilarity(f).output.own",
+        "random.match.seed",
+        "dotProduct.mine",
+        "distanceToPath(f).path",
+        "query(x)",
+        "$x",
+        "mine.own",
+        "bm25",
+    ] {
+        assert_eq!(warnings(property), [""; 0], "{property}");
+    }
+}

@@ -185,7 +185,7 @@ fn every_body_of_a_field_is_read() {
         ]
     );
     assert_eq!(describe(&schema, "year"), "int attribute:word synthetic");
-    assert!(schema.document_type.field("year").is_none());
+    assert!(schema.document_type.field("year").is_none() && schema.document_type.makes("year"));
     assert!(!schema.raw_as_base64);
     let summaries: Vec<&str> = schema.summaries.keys().map(String::as_str).collect();
     assert_eq!(summaries, ["attributeprefetch", "default", "small", "tiny"]);
@@ -495,6 +495,10 @@ fn schemas_inherit() {
     let schema = &application.schemas["x"];
     let names: Vec<&str> = schema.document_type.fields().iter().map(|field| &*field.name).collect();
     assert_eq!(names, ["a", "b"]);
+    assert!(
+        schema.document_type.makes("made") && !schema.document_type.makes("a"),
+        "the parent's is made too"
+    );
     assert_eq!(schema.ancestors.iter().map(|name| &**name).collect::<Vec<_>>(), ["parent"]);
     assert_eq!(describe(schema, "made"), "string index:text synthetic None");
     assert!(schema.fieldsets.contains_key("default") && schema.summaries.contains_key("short"));

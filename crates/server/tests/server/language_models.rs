@@ -9,7 +9,7 @@ use millrace_client::{HttpProtocol, OutgoingRequest};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::support::{NOTE, TestServer, services_with};
+use crate::support::{NOTE, TestServer, poll, services_with};
 
 /// A service that answers according to a word in the prompt: `steps` streams the data of a channel, `poison`
 /// is refused; all other prompts get two tokens.
@@ -343,6 +343,25 @@ fn tokens_are_passed_on_while_the_answer_is_made() {
     assert_eq!(service.last().secret, "Bearer mine");
 }
 
+/// The prompt and the hits that an answer shows are in memory for as long as the model takes.
+#[test]
+fn what_an_answer_shows_counts_as_answer() {
+    let (server, service) = started();
+    let asked = with(&[("prompt", "in steps"), ("llm.includePrompt", "true"), ("llm.includeHits", "true")]);
+    let bytes = || server.metric("millrace_answers_bytes");
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| server.query(&asked));
+        poll("the prompt and the hits are counted", || bytes() > 0.0);
+        for step in ["One", " two"] {
+            service.steps.send(step.to_owned()).expect("it is taken");
+        }
+        let (status, answer) = asking.join().expect("it is answered");
+        let last = &answer["root"]["children"][0]["children"][3]["fields"];
+        assert_eq!((status, last), (200, &json!({ "token": " two" })), "{answer}");
+    });
+    poll("their memory is free", || bytes() == 0.0);
+}
+
 #[test]
 fn what_goes_wrong_is_told() {
     let (server, _service) = started();
@@ -363,6 +382,9 @@ fn what_goes_wrong_is_told() {
     refused(&with(&[("llm.context", "none")]), 400, "'llm.context': expected skip, found 'none'");
     refused(&with(&[("llm.maxToken", "9")]), 400, "'llm.maxToken': it is not one of those");
     refused(&with(&[("llm.maxToken", "9")]), 400, "(did you mean 'maxTokens'?)");
+    let (many, long) = ("@query".repeat(2_000), "y".repeat(10_000));
+    let large = [("searchChain", "say"), ("prompt", many.as_str()), ("query", long.as_str())];
+    refused(&large, 400, "more than 16777216 bytes");
     refused(&[("searchChain", "rag")], 400, "nothing is asked: give 'prompt', 'llm.prompt' or 'query'");
     refused(&[("searchChain", "other"), ("query", "x")], 400, "'other', only rag, say, brief");
     let (status, answer) = text(&server, &with(&[("format", "xml")]));

@@ -17,7 +17,7 @@ use millrace_render::ErrorMessage;
 use serde_json::{Value, json};
 
 use super::ResultFormat;
-use crate::http;
+use crate::http::{self, AnswerShare};
 use crate::search_api::render;
 use crate::status::status_of;
 
@@ -30,6 +30,8 @@ pub(super) struct LanguageAnswer {
     pub(super) prompt: Option<String>,
     /// Result of the search in JSON, if it is to be shown.
     pub(super) hits: Option<String>,
+    /// Memory of these two.
+    pub(super) room: Option<AnswerShare>,
     /// Errors of the search, beside its hits.
     pub(super) errors: Vec<ErrorMessage>,
     /// True if it comes in pieces.
@@ -58,13 +60,15 @@ impl LanguageAnswer {
     /// Sends the pieces, until the last one or until the client has left.
     async fn send(mut self, mut sender: Sender<Bytes, Infallible>) {
         let kind = self.kind();
-        if let Some(prompt) = self.prompt.take()
-            && sender.send_data(event("prompt", &json!({ "prompt": prompt }))).await.is_err()
-        {
-            return;
+        let mut shown: Vec<u8> = Vec::new();
+        if let Some(prompt) = self.prompt.take() {
+            shown.extend_from_slice(&event("prompt", &json!({ "prompt": prompt })));
         }
-        if let Some(hits) = self.hits.take()
-            && sender.send_data(event("hits", &hits)).await.is_err()
+        if let Some(hits) = self.hits.take() {
+            shown.extend_from_slice(&event("hits", &hits));
+        }
+        if let Some(room) = self.room.take()
+            && sender.send_data(http::counted_page(shown, room)).await.is_err()
         {
             return;
         }

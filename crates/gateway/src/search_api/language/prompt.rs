@@ -11,6 +11,9 @@ use millrace_tensor::json::TensorFormat;
 const CONTEXT: &str = "{context}";
 const QUERY: &str = "@query";
 
+/// Maximum size of a prompt in bytes: several times what models read.
+pub(super) const PROMPT_BYTES_MAX: usize = 16 << 20;
+
 /// Part of the hits that a prompt has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ContextScope {
@@ -68,24 +71,26 @@ pub(super) fn context(hits: &[&ResultHit], scope: &ContextScope) -> String {
 }
 
 /// Fills in the placeholders of hits and query; the hits come first in a template without a placeholder for
-/// them. Inserted text is not searched for placeholders.
-pub(super) fn fill(template: &str, query: &str, context: Option<&str>) -> String {
-    let mut filled = String::with_capacity(template.len() + context.map_or(0, str::len) + query.len());
+/// them. Inserted text is not searched for placeholders. `None` if the prompt would be too large: a short
+/// template can name the hits many times.
+pub(super) fn fill(template: &str, query: &str, context: Option<&str>) -> Option<String> {
+    let places = [(CONTEXT, context.unwrap_or_default()), (QUERY, query)];
+    let mut pieces: Vec<&str> = Vec::new();
     if let Some(context) = context
         && !template.contains(CONTEXT)
     {
-        filled.push_str(context);
-        filled.push('\n');
+        pieces.extend([context, "\n"]);
     }
-    let mut rest = template;
-    while !rest.is_empty() {
-        let place = [CONTEXT, QUERY].into_iter().filter_map(|place| Some((rest.find(place)?, place))).min();
-        let Some((at, place)) = place else { break };
-        filled.push_str(&rest[..at]);
-        filled.push_str(if place == QUERY { query } else { context.unwrap_or_default() });
-        rest = &rest[at + place.len()..];
+    let mut start = 0;
+    for (at, _) in template.match_indices(['{', '@']) {
+        let found = places.iter().find(|(place, _)| template[at..].starts_with(*place));
+        let Some((place, text)) = found else { continue };
+        pieces.extend([&template[start..at], *text]);
+        start = at + place.len();
     }
-    filled + rest
+    pieces.push(&template[start..]);
+    let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+    (bytes <= PROMPT_BYTES_MAX).then(|| pieces.concat())
 }
 
 #[cfg(test)]
@@ -102,8 +107,21 @@ mod tests {
             ("{context}{context}", Some("x"), "xx"),
             ("{context}?", None, "?"),
             ("@que", Some(""), "\n@que"),
+            ("{{context}} ä@@query{", Some("x"), "{x} ä@why @query?{"),
         ] {
-            assert_eq!(fill(template, "why @query?", context), expected, "{template}");
+            assert_eq!(fill(template, "why @query?", context).as_deref(), Some(expected), "{template}");
         }
+    }
+
+    #[test]
+    fn a_prompt_has_a_bound() {
+        let megabyte = "x".repeat(1 << 20);
+        let bytes = |template: &str, query: &str, context: &str| {
+            fill(template, query, Some(context)).map(|prompt| prompt.len())
+        };
+        assert_eq!(bytes(&"{context}".repeat(16), "", &megabyte), Some(PROMPT_BYTES_MAX));
+        assert_eq!(bytes(&"{context}".repeat(17), "", &megabyte), None);
+        assert_eq!(bytes(&"@query".repeat(17), &megabyte, ""), None);
+        assert_eq!(bytes(&"{context}".repeat(100_000), "", &megabyte), None);
     }
 }
