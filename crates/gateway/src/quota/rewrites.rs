@@ -51,10 +51,8 @@ impl RewrittenBytes {
 }
 
 impl RewriteAdmission for RewrittenBytes {
-    /// # Errors
-    /// [`Error::OverFed`]; [`Error::Overloaded`] if other writes in flight fill the group: it is measured when
-    /// the update is sent again.
     fn admit(&self, bytes: usize, sent: usize) -> Result<(), Error> {
+        // Other writes in flight may fill the group. It is measured when the update is sent again.
         if let Some(group) = &self.group
             && self.quotas.group_sizes().may_be_full(group, &self.caller.limits, sent)
         {
