@@ -201,7 +201,9 @@ impl<E> GroupBuilder<'_, '_, E> {
         count: usize,
     ) -> Result<Vec<u32>, E> {
         let width = spec.order.len();
-        let mut keys: Vec<ExpressionDatum<'static>> = Vec::with_capacity(members.len() * width);
+        let count_of_keys = members.len() * width;
+        (self.take)(count_of_keys * size_of::<ExpressionDatum<'_>>())?;
+        let mut keys: Vec<ExpressionDatum<'static>> = Vec::with_capacity(count_of_keys);
         for group in members {
             for (_, node) in &spec.order {
                 let key = self.eval(node, &list.level, *group as usize);

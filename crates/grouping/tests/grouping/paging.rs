@@ -124,7 +124,7 @@ fn what_each_group_has_of_the_request_takes_memory() {
     let long = "x".repeat(10_000);
     let counts: Vec<String> = (0..100).map(|at| format!("count() as(c{at})")).collect();
     let shares: Vec<String> = (1..100).map(|percent| format!("0.{percent:02}")).collect();
-    let (counts, shares) = (counts.join(", "), shares.join(", "));
+    let (counts, shares, orders) = (counts.join(", "), shares.join(", "), ["count()"; 300].join(", "));
     // There are three groups.
     for (request, bytes) in [
         ("all(group(customer) each(output(count())))".to_owned(), 0..3_000),
@@ -134,6 +134,7 @@ fn what_each_group_has_of_the_request_takes_memory() {
             30_000..40_000,
         ),
         (format!("all(group(customer) each(output({counts})))"), 10_000..40_000),
+        (format!("all(group(customer) order({orders}) each(output(count())))"), 12_000..80_000),
         (format!("all(group(customer) each(output(quantiles([{shares}], price))))"), 4_000..10_000),
     ] {
         let taken = page_bytes(&request, &purchases());
