@@ -375,7 +375,7 @@ fn small_changes() -> Vec<(&'static str, Method, &'static str, &'static str, Str
     let (json, lines) = ("application/json", "application/x-ndjson");
     let stars = r#"{"fields":{"stars":{"assign":3}}}"#.to_owned();
     let part = r#"{"doc":{"stars":4}}"#.to_owned();
-    let update = r#"{"update":"id:n:note:g=ann:1","fields":{"stars":{"increment":1}}}"#.to_owned();
+    let update = r#"{"update":"id:n:note:g=ann:1","fields":{"stars":{"assign":1}}}"#.to_owned();
     // Another value than that of the single update, which would change nothing.
     let item =
         "{\"update\":{\"_index\":\"note\",\"_id\":\"1\",\"routing\":\"ann\"}}\n{\"doc\":{\"stars\":6}}\n";
@@ -462,7 +462,7 @@ fn small_changes_of_one_request_stop_when_their_group_is_full() {
     let server = TestServer::start_with(&[("MILLRACE_GROUP_BYTES_MAX", "80000")]).deploy_notes();
     let title = long_title();
     server.put("/document/v1/n/note/group/ann/1", &json!({ "title": title }).to_string());
-    let update = "{\"update\":\"id:n:note:g=ann:1\",\"fields\":{\"stars\":{\"increment\":1}}}\n";
+    let update = "{\"update\":\"id:n:note:g=ann:1\",\"fields\":{\"stars\":{\"assign\":1}}}\n";
     let request = OutgoingRequest::new(Method::POST, "/feed/v1").body("application/jsonl", update.repeat(10));
     let answer = server.send(&server.url(), HttpProtocol::Http1, request);
     let text = String::from_utf8_lossy(&answer.body).into_owned();
