@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::value::stored_bytes_of;
 use crate::{DocumentId, DocumentValue};
 
 /// Write time of a document version: microseconds since 1970 from a hybrid logical clock.
@@ -24,6 +25,11 @@ impl Document {
     /// The value of the field `name`, if it has one.
     pub fn get(&self, name: &str) -> Option<&DocumentValue> {
         self.fields.iter().find(|(field, _)| &**field == name).map(|(_, value)| value)
+    }
+
+    /// Size of the fields as rows have them, in bytes: see [`DocumentValue::stored_bytes`].
+    pub fn stored_bytes(&self) -> usize {
+        stored_bytes_of(&self.fields)
     }
 
     /// Sets or replaces the value of the field `name`.

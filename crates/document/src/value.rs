@@ -88,6 +88,35 @@ impl DocumentValue {
         };
         size_of::<Self>() + inside
     }
+
+    /// Size of its wire form in bytes, but for lengths and counts of more than one byte. That of a tensor is
+    /// its memory.
+    pub fn stored_bytes(&self) -> usize {
+        let inside = match self {
+            DocumentValue::Bool(_) | DocumentValue::Byte(_) => 1,
+            DocumentValue::Int(_) | DocumentValue::Float(_) => 4,
+            DocumentValue::Long(_) | DocumentValue::Double(_) | DocumentValue::Position { .. } => 8,
+            DocumentValue::String(text) => 1 + text.len(),
+            DocumentValue::Raw(bytes) => 1 + bytes.len(),
+            DocumentValue::Tensor(tensor) => tensor.memory_bytes(),
+            DocumentValue::Array(values) => 1 + values.iter().map(DocumentValue::stored_bytes).sum::<usize>(),
+            DocumentValue::WeightedSet(values) => {
+                let entries = values.iter().map(|(value, weight)| value.stored_bytes() + size_of_val(weight));
+                1 + entries.sum::<usize>()
+            }
+            DocumentValue::Map(entries) => {
+                let entries = entries.iter().map(|(key, value)| key.stored_bytes() + value.stored_bytes());
+                1 + entries.sum::<usize>()
+            }
+            DocumentValue::Struct(fields) => stored_bytes_of(fields),
+        };
+        1 + inside
+    }
+}
+
+/// [`DocumentValue::stored_bytes`] of named values together.
+pub(crate) fn stored_bytes_of(fields: &[(Arc<str>, DocumentValue)]) -> usize {
+    1 + fields.iter().map(|(name, value)| 1 + name.len() + value.stored_bytes()).sum::<usize>()
 }
 
 /// Returns the entries of a map or a weighted set with the last one of each key, in the order given.

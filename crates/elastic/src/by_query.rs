@@ -6,12 +6,14 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_node::pool;
 use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use crate::bulk::check_pipeline;
+use crate::caller::RewriteAdmission;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
 use crate::fields::names_of;
@@ -32,6 +34,9 @@ use crate::{Error, alias_scope, kept_hits, lookups};
 /// Documents of a page, and bytes of their texts without the last of them.
 const PAGE: usize = 1_000;
 const PAGE_BYTES: usize = 2 << 20;
+
+/// Time after which it is looked again whether the client has left.
+const ALLOWANCE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Writes of the documents of a search.
 struct WritesByQuery<'d> {
@@ -437,15 +442,32 @@ impl WritesByQuery<'_> {
         Ok((page, progress.is_timed_out))
     }
 
+    /// Waits until the documents before these are paid back, by the limit of the caller on written bytes.
+    ///
+    /// # Errors
+    /// The client has left.
+    fn wait_for(&self, rewrites: &dyn RewriteAdmission) -> Result<(), Error> {
+        loop {
+            let wait = rewrites.wait();
+            if wait.is_zero() {
+                return Ok(());
+            }
+            self.service.check_client()?;
+            std::thread::sleep(wait.min(ALLOWANCE_PAUSE));
+        }
+    }
+
     /// Writes documents, and waits until all writes are durable or refused; the results have their order.
     ///
     /// # Errors
-    /// They would be copied to their own index. Nothing is written then.
+    /// They would be copied to their own index; the client has left. Nothing is written then.
     fn write(
         &self,
         placer: &mut WritePlacer<'_>,
         hits: &[SearchHit],
     ) -> Result<Vec<Result<WriteResult, Error>>, Error> {
+        let rewrites = self.service.caller.rewrites(None);
+        rewrites.as_deref().map_or(Ok(()), |rewrites| self.wait_for(rewrites))?;
         let (mut placed, mut refused) = (Vec::with_capacity(hits.len()), Vec::new());
         for (at, hit) in hits.iter().enumerate() {
             match placer.place(self.effect.index(hit), self.effect.write(hit)?, NameDemand::default()) {
@@ -459,6 +481,9 @@ impl WritesByQuery<'_> {
                 let reason = format!("reindex cannot write into an index its reading from [{name}]");
                 return Err(Error::Validation(vec![reason]));
             }
+        }
+        if let Some(rewrites) = rewrites {
+            rewrites.count(placed.iter().map(|place| place.write.bytes()).sum());
         }
         let mut results = writing::write_all(self.service, &placed);
         if self.options.refreshes {

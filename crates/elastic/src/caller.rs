@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_access::{AccessRight, Permit, RequestCaller, WantedGroups};
 use millrace_document::json::ParseOptions;
@@ -54,11 +55,41 @@ pub trait GroupAdmission: Send + Sync {
         bytes: usize,
     ) -> Result<Option<AdmittedSize>, millrace_node::Error>;
 
+    /// Counts a query of a request that has several, beyond the first, which counts as the request.
+    ///
+    /// # Errors
+    /// The caller sends too many.
+    fn admit_query(&self, caller: &RequestCaller) -> Result<(), millrace_node::Error>;
+
+    /// Returns the counter of the documents that writes of a caller turn out to write, in a group or in none;
+    /// `None` if nothing limits them.
+    fn rewrites(
+        &self,
+        caller: &Arc<RequestCaller>,
+        group: Option<&DocumentGroup>,
+    ) -> Option<Arc<dyn RewriteAdmission>>;
+
     /// Maximum memory in bytes of the elements of all collections of a document.
     fn element_bytes_max(&self) -> usize;
 
     /// Maximum number of values of a query in JSON.
     fn query_values_max(&self) -> usize;
+}
+
+/// Counter of documents whose size is known only as they are written: those that updates write again, and
+/// copies of stored ones.
+pub trait RewriteAdmission: Send + Sync {
+    /// Counts a document of `bytes` bytes, of which the request has counted `sent`.
+    ///
+    /// # Errors
+    /// The caller or the group has written too much; nothing is counted.
+    fn admit(&self, bytes: usize, sent: usize) -> Result<(), millrace_node::Error>;
+
+    /// Counts bytes in any case.
+    fn count(&self, bytes: usize);
+
+    /// Time until more is admitted.
+    fn wait(&self) -> Duration;
 }
 
 /// Share of a write in the size of its group, which the server counts while this or a copy exists.
@@ -209,6 +240,20 @@ impl ElasticCaller {
             Some(limits) => Ok(limits.admit_size(&self.caller, permit, id, bytes)?),
             None => Ok(Some(AdmittedSize::new(()))),
         }
+    }
+
+    /// Counts a query of a request that has several, beyond the first.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(crate) fn admit_query(&self) -> Result<(), Error> {
+        self.limits.as_ref().map_or(Ok(()), |limits| Ok(limits.admit_query(&self.caller)?))
+    }
+
+    /// Counter of the documents of a group, or of none, that writes turn out to write; `None` if nothing
+    /// limits them.
+    pub(crate) fn rewrites(&self, group: Option<&DocumentGroup>) -> Option<Arc<dyn RewriteAdmission>> {
+        self.limits.as_ref()?.rewrites(&self.caller, group)
     }
 
     /// Limits of the credential on the size of each group, for the owners of documents on other nodes.

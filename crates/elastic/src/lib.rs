@@ -118,7 +118,7 @@ mod writing;
 
 pub use bulk::fuzz as fuzz_bulk;
 pub use bulk_stream::{BulkBatching, BulkSplitter};
-pub use caller::{AdmittedSize, ElasticCaller, GroupAdmission};
+pub use caller::{AdmittedSize, ElasticCaller, GroupAdmission, RewriteAdmission};
 pub use error::Error;
 pub use otlp::fuzz as fuzz_otlp;
 pub use request::{ElasticRequest, ElasticResponse};

@@ -496,7 +496,7 @@ pub(crate) fn multi_search(
     let lines = request.body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let lines: Vec<&[u8]> = lines.collect();
     let mut answers = Vec::new();
-    for pair in lines.chunks(2) {
+    for (at, pair) in lines.chunks(2).enumerate() {
         service.check_client()?;
         let [head, body] = pair else {
             return Err(Error::IllegalArgument(
@@ -512,7 +512,9 @@ pub(crate) fn multi_search(
         let named = head.get("index").map(names_of).unwrap_or_default().join(",");
         let expression = if named.is_empty() { index.unwrap_or_default() } else { &named };
         let own = parameters_of_head(parameters, &head)?;
-        answers.push(match search_body(service, &body, &own, expression) {
+        // The first one was counted as the request.
+        let admitted = if at == 0 { Ok(()) } else { service.caller.admit_query() };
+        answers.push(match admitted.and_then(|()| search_body(service, &body, &own, expression)) {
             Ok(mut answer) => {
                 answer["status"] = 200.into();
                 answer

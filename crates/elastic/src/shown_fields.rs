@@ -109,12 +109,11 @@ struct MappedField<'m> {
 fn each<'m>(asked: &'m [RequestedField], mappings: &'m Map<String, Value>) -> Vec<MappedField<'m>> {
     let mut fields: Vec<MappedField<'m>> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
+    let has_patterns = asked.iter().any(|(pattern, _)| pattern.contains('*'));
+    let all = if has_patterns { all_fields(mappings) } else { Vec::new() };
     for (pattern, format) in asked {
         let paths: Vec<String> = match pattern.contains('*') {
-            true => {
-                let all = all_fields(mappings).into_iter().map(|(path, _)| path);
-                all.filter(|path| glob(pattern, path)).collect()
-            }
+            true => all.iter().map(|(path, _)| path).filter(|path| glob(pattern, path)).cloned().collect(),
             false => vec![pattern.clone()],
         };
         for path in paths {

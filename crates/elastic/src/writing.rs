@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use self::conditions::check_conditions;
 pub(crate) use self::conditions::{VersionRule, WriteConditions, check};
 use crate::Error;
-use crate::caller::AdmittedSize;
+use crate::caller::{AdmittedSize, RewriteAdmission};
 use crate::catalog::{CatalogEntries, OpenIndex, random_text};
 use crate::kept_hits;
 use crate::log_writes;
@@ -89,6 +89,39 @@ pub(crate) struct SingleWrite {
     pub(crate) answer: Option<Arc<QueryMemory>>,
     /// Share of the size of its group, once it has its place.
     pub(crate) size: Option<AdmittedSize>,
+}
+
+impl SingleWrite {
+    /// Bytes of the document that it brings.
+    pub(crate) fn bytes(&self) -> usize {
+        let parts = self.update.iter().flat_map(|update| [&update.doc, &update.upsert]).flatten();
+        let text = |part: &Map<String, Value>| serde_json::to_string(part).map_or(0, |text| text.len());
+        self.source.len() + parts.map(text).sum::<usize>()
+    }
+}
+
+/// Counter of the document that an update writes again; `None` for other writes, which bring all of it.
+pub(crate) fn rewrites_of(
+    service: &ElasticService,
+    write: &SingleWrite,
+    group: Option<&DocumentGroup>,
+) -> Option<Arc<dyn RewriteAdmission>> {
+    if write.action == WriteAction::Update { service.caller.rewrites(group) } else { None }
+}
+
+/// Counts the document of a write that is decided, of which `sent` bytes were counted.
+///
+/// # Errors
+/// The caller or the group has written too much.
+pub(crate) fn counted(
+    decided: (WriteResult, StoreModification),
+    rewrites: Option<&dyn RewriteAdmission>,
+    sent: usize,
+) -> Result<(WriteResult, StoreModification), Error> {
+    if let (StoreModification::Put(document), Some(rewrites)) = (&decided.1, rewrites) {
+        rewrites.admit(document.stored_bytes(), sent)?;
+    }
+    Ok(decided)
 }
 
 /// Part of a document that the answer of an update has.
@@ -259,7 +292,7 @@ fn write_at_home(service: &ElasticService, placed: &[&PlacedWrite]) -> Vec<Resul
             let placed = placed[at];
             let prepared = match &placed.index.typed {
                 Some(binding) => typed::prepare(service, binding, placed),
-                None => held.check(&placed.index).and_then(|()| prepare(placed, count > 1)),
+                None => held.check(&placed.index).and_then(|()| prepare(service, placed, count > 1)),
             };
             match prepared {
                 Ok(DecidedWrite { write, slot }) => {
@@ -401,7 +434,11 @@ fn decided(
 /// when the write's turn among those of its document comes; at once, if the document gets a new id. The
 /// decisions of several writes are taken in any order: each of these has its sequence number beforehand, so
 /// that documents of a bulk are in its order.
-fn prepare(placed: &PlacedWrite, is_one_of_several: bool) -> Result<DecidedWrite, Error> {
+fn prepare(
+    service: &ElasticService,
+    placed: &PlacedWrite,
+    is_one_of_several: bool,
+) -> Result<DecidedWrite, Error> {
     let PlacedWrite { index, write, .. } = placed;
     let name = write.id.clone().unwrap_or_else(|| random_text(20));
     let id = index.group().id(&name)?;
@@ -421,6 +458,8 @@ fn prepare(placed: &PlacedWrite, is_one_of_several: bool) -> Result<DecidedWrite
     let slot = DecisionSlot::default();
     let decided = Arc::clone(&slot);
     let stored_id = id.clone();
+    // Documents of indexes belong to no group of a person.
+    let (rewrites, sent) = (rewrites_of(service, &write, None), write.bytes());
     let change = StoreChange::Modify(Box::new(move |stored| {
         let stored = stored.map(|(document, _)| StoredSource::of(&document));
         let decision = decide(&index, &name, &write, stored.as_ref(), seq_no);
@@ -430,7 +469,7 @@ fn prepare(placed: &PlacedWrite, is_one_of_several: bool) -> Result<DecidedWrite
                 SourceChange::Removed => StoreModification::Remove,
                 SourceChange::Unchanged => StoreModification::Nothing,
             };
-            Ok((result, modification))
+            counted((result, modification), rewrites.as_deref(), sent)
         });
         let (result, modification) = match decision {
             Ok((result, modification)) => (Ok(result), modification),

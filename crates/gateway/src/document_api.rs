@@ -37,7 +37,7 @@ use crate::access_log::ConnectionPeer;
 use crate::edge::{StreamCredential, attach_caller, caller_of, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{self, BodyBounds, BudgetReservation, RequestParameters};
-use crate::quota::{FedBytes, FedBytesCounted, GroupTurn};
+use crate::quota::{FedBytes, FedBytesCounted, GroupTurn, RewrittenBytes};
 use crate::status::HttpError;
 
 /// Default timeout of an operation.
@@ -111,6 +111,11 @@ impl DocumentCall {
         }
         let fed = FedBytes { caller: Some(caller), group, bytes };
         self.node.quotas().fed().admit(fed, Instant::now(), self.node.metrics())
+    }
+
+    /// Counter of the documents of a group that updates write again; `None` if nothing limits them.
+    fn rewrites(&self, group: &DocumentGroup) -> Option<RewrittenBytes> {
+        RewrittenBytes::new(self.node.quotas(), self.caller.as_ref()?, Some(group))
     }
 
     /// Checks that the credential of the request is still valid.

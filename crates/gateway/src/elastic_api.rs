@@ -24,7 +24,7 @@ use millrace_access::{AccessRight, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
 use millrace_elastic::{
     AdmittedSize, BulkBatching, ElasticCaller, ElasticRequest, ElasticResponse, ElasticService,
-    GroupAdmission, RouteRight,
+    GroupAdmission, RewriteAdmission, RouteRight,
 };
 use millrace_node::cluster::{AccessKind, ForwardKind, NodeAddress, RouteBackoff, RouteSubject};
 use millrace_node::pool::WorkFlow;
@@ -39,7 +39,7 @@ use crate::document_api::feed::writer_of;
 use crate::edge::{RequestGuard, attach_caller, caller_of, guard_elastic, person_prefix};
 use crate::forwarding::{self, ForwardedRequest, RoutingOutcome};
 use crate::http::{BodyBounds, BudgetReservation};
-use crate::quota::{FedBytes, client_network};
+use crate::quota::{FedBytes, RewrittenBytes, client_network};
 use crate::status::HttpError;
 use crate::{GatewayState, access_log, http};
 
@@ -108,6 +108,18 @@ impl GroupAdmission for CountedGroups {
             return Ok(None);
         }
         Ok(Some(AdmittedSize::new(self.0.admit_size(&caller.limits, permit, id, bytes)?)))
+    }
+
+    fn admit_query(&self, caller: &RequestCaller) -> Result<(), Error> {
+        self.0.quotas().admit_query(caller, Instant::now(), self.0.metrics())
+    }
+
+    fn rewrites(
+        &self,
+        caller: &Arc<RequestCaller>,
+        group: Option<&DocumentGroup>,
+    ) -> Option<Arc<dyn RewriteAdmission>> {
+        Some(Arc::new(RewrittenBytes::new(self.0.quotas(), caller, group)?))
     }
 
     fn element_bytes_max(&self) -> usize {

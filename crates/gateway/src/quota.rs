@@ -7,7 +7,8 @@
 //! `rate.dryRun`) apply to clients that send them, and to no other: each credential has its own ids, and so
 //! has each of its groups.
 //!
-//! The bytes of the documents that clients write are counted by caller and by group (`fed`). Requests in
+//! The bytes of the documents that clients write are counted by caller and by group (`fed`), and those that
+//! their updates write again, once these are decided (`rewrites`). Requests in
 //! flight are counted by caller, up to the limit of its credential, and by group, up to
 //! `--group-concurrent-max`, from their admission until their answers begin.
 //!
@@ -19,6 +20,7 @@
 mod allowances;
 mod fed_bytes;
 mod group_sizes;
+mod rewrites;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -41,6 +43,7 @@ use crate::access_log::ConnectionPeer;
 
 pub(crate) use self::fed_bytes::{FedBytes, FedBytesCounted};
 pub(crate) use self::group_sizes::{DocumentTotals, UncommittedSize};
+pub(crate) use self::rewrites::RewrittenBytes;
 
 /// Maximum number of stored keys of one kind.
 const KEYS_MAX: usize = 100_000;
@@ -219,19 +222,9 @@ impl ClientQuotas {
         now: Instant,
         metrics: &NodeMetrics,
     ) -> Result<Option<CallerTurn>, Error> {
-        let refused = |limit: f64, flag: &'static str| {
-            metrics.count(CountedMetric::OverQuota);
-            Err(Error::OverRate { of: format!("the server, by '{}',", caller.name), limit, flag })
-        };
-        let name = || caller.name.to_string();
-        if let Some(limit) = caller.limits.queries {
-            let mut callers = self.callers.lock();
-            if !callers.take(&name(), limit, 1.0, now) {
-                return refused(limit, "limits.queries of the credential");
-            }
-        }
+        self.admit_query(caller, now, metrics)?;
         let Some(limit) = caller.limits.concurrent else { return Ok(None) };
-        match CallerTurn::take(&self.in_flight, name(), limit) {
+        match CallerTurn::take(&self.in_flight, caller.name.to_string(), limit) {
             Some(turn) => Ok(Some(turn)),
             None => {
                 metrics.count(CountedMetric::OverQuota);
@@ -239,6 +232,25 @@ impl ClientQuotas {
                 Err(Error::OverConcurrency { of, limit, setting: "its credential" })
             }
         }
+    }
+
+    /// Counts a request of a caller, or a query of a request with several.
+    ///
+    /// # Errors
+    /// [`Error::OverRate`].
+    pub fn admit_query(
+        &self,
+        caller: &RequestCaller,
+        now: Instant,
+        metrics: &NodeMetrics,
+    ) -> Result<(), Error> {
+        let Some(limit) = caller.limits.queries else { return Ok(()) };
+        if self.callers.lock().take(&caller.name.to_string(), limit, 1.0, now) {
+            return Ok(());
+        }
+        metrics.count(CountedMetric::OverQuota);
+        let of = format!("the server, by '{}',", caller.name);
+        Err(Error::OverRate { of, limit, flag: "limits.queries of the credential" })
     }
 
     /// Counts a request by the groups of the requested documents. The turns last as long as it is in flight.

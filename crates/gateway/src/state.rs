@@ -30,7 +30,7 @@ pub(crate) struct GatewayState {
     node: Arc<Node>,
     settings: Settings,
     sessions: UploadSessions,
-    quotas: ClientQuotas,
+    quotas: Arc<ClientQuotas>,
     credentials: Arc<CurrentKeyring>,
     budget: Arc<RequestBudget>,
     /// Limits of the data port, and of the deployment port.
@@ -87,7 +87,7 @@ impl GatewayState {
             sessions: UploadSessions::open(sessions_dir.clone(), limits.sessions_bytes_max).map_err(
                 |source| PortError::Sessions(StartError::Directory { path: sessions_dir, source }),
             )?,
-            quotas: ClientQuotas::new(&settings),
+            quotas: Arc::new(ClientQuotas::new(&settings)),
             credentials: Arc::new(CurrentKeyring::load(settings.credentials.clone())?),
             budget,
             port_limits,
@@ -198,7 +198,7 @@ impl GatewayState {
     }
 
     /// Remaining quotas of clients.
-    pub(crate) fn quotas(&self) -> &ClientQuotas {
+    pub(crate) fn quotas(&self) -> &Arc<ClientQuotas> {
         &self.quotas
     }
 

@@ -44,10 +44,15 @@ fn values_are_the_bytes_that_they_ever_were() {
         let bytes = wire::encode_value(&value);
         assert_eq!(hex(&bytes), expected, "{value:?}");
         assert_eq!(wire::decode_value(&bytes).expect("it can be read"), value);
+        if !matches!(value, DocumentValue::Tensor(_)) {
+            assert_eq!(value.stored_bytes(), bytes.len(), "{value:?}");
+        }
     }
     let id = DocumentId::parse("id:n:mail:g=ann:1").expect("an id");
     let fields = vec![("a".into(), DocumentValue::Byte(1)), ("b".into(), DocumentValue::Bool(true))];
-    assert_eq!(hex(&wire::encode_fields(&Document { id, fields })), "020161020101620101");
+    let document = Document { id, fields };
+    assert_eq!(hex(&wire::encode_fields(&document)), "020161020101620101");
+    assert_eq!(document.stored_bytes(), 9);
 }
 
 #[test]

@@ -19,15 +19,16 @@ use millrace_node::cluster::{
 };
 use millrace_store::StoreModification;
 
-use super::writing::{TypedEffect, TypedReader, bytes_of, stamped};
+use super::writing::{TypedEffect, TypedReader, stamped};
 use super::{TypeBinding, version_of};
 use crate::Error;
-use crate::caller::AdmittedSize;
+use crate::caller::{AdmittedSize, RewriteAdmission};
 use crate::placing::PlacedWrite;
 use crate::service::ElasticService;
 use crate::storage;
 use crate::writing::{
     RETRY_PAUSES, RETRY_TIME_MAX, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult,
+    counted, rewrites_of,
 };
 
 /// Writes documents, and waits until all are durable or refused; the results have their order. The writes of
@@ -135,6 +136,8 @@ struct OwnedWrite<'a> {
     seen: Option<(Document, Timestamp)>,
     /// Share of the size of its group, if this node counts it.
     size: Option<AdmittedSize>,
+    /// Counter of the document, for an update.
+    rewrites: Option<Arc<dyn RewriteAdmission>>,
     conflicts: VersionConflicts,
 }
 
@@ -180,7 +183,9 @@ impl<'a> OwnedWrite<'a> {
     ) -> Result<Self, Error> {
         let (reader, effect) = TypedReader::read(service, binding, write)?;
         let conflicts = VersionConflicts::default();
-        Ok(OwnedWrite { at, write, reader, effect, seen: None, size: write.size.clone(), conflicts })
+        let rewrites = rewrites_of(service, write, Some(reader.id.group()));
+        let size = write.size.clone();
+        Ok(OwnedWrite { at, write, reader, effect, seen: None, size, rewrites, conflicts })
     }
 
     /// Admits the write by the size of its group, if this node owns the document since.
@@ -233,12 +238,16 @@ impl<'a> OwnedWrite<'a> {
         let checked = self.reader.check(self.write.action, &self.write.conditions, timestamp);
         let shown = ShownUpdate::of(self.write);
         let decide = |()| self.reader.decide(self.effect.clone(), self.seen.clone(), shown.as_ref());
-        match (checked.and_then(decide), timestamp) {
+        // An insertion may not take place, and brings all of its document.
+        let rewrites = self.rewrites.as_deref().filter(|_| self.seen.is_some());
+        let count = |decided| counted(decided, rewrites, self.write.bytes());
+        match (checked.and_then(decide).and_then(count), timestamp) {
             (Ok((result, StoreModification::Put(document))), timestamp) => {
                 let change = ConditionalChange {
                     condition: timestamp.map_or(StoredCondition::Absent, StoredCondition::WrittenAt),
                     effect: ConditionalEffect::put(&document),
-                    sent_bytes: self.sent_bytes(),
+                    // Owners count by it how much their groups grow.
+                    sent_bytes: self.sent_bytes().max(document.stored_bytes() as u64),
                     is_admitted: self.size.is_some(),
                     ..self.look()
                 };
@@ -262,7 +271,7 @@ impl<'a> OwnedWrite<'a> {
     fn sent_bytes(&self) -> u64 {
         match self.effect {
             TypedEffect::Remove => 0,
-            TypedEffect::Put(_) | TypedEffect::Update { .. } => bytes_of(self.write) as u64,
+            TypedEffect::Put(_) | TypedEffect::Update { .. } => self.write.bytes() as u64,
         }
     }
 

@@ -22,7 +22,8 @@ use crate::source_text::typed_text;
 use crate::storage;
 use crate::update::{UpdateBody, merge};
 use crate::writing::{
-    DecidedWrite, DecisionSlot, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult,
+    DecidedWrite, DecisionSlot, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult, counted,
+    rewrites_of,
 };
 
 /// Beginning of an operation whose fields are a document.
@@ -53,20 +54,13 @@ pub(crate) fn place(
     let permit = service.caller.permit(id.group())?;
     service.caller.admit_group(id.group())?;
     if write.action != WriteAction::Delete {
-        let bytes = bytes_of(&write);
+        let bytes = write.bytes();
         let clusters = &binding.kind.clusters;
         clusters.iter().try_for_each(|cluster| cluster.limits.check_operation(bytes))?;
         write.size = service.caller.admit_write(&permit, &id, bytes)?;
     }
     write.routing = routing_of(id.group());
     Ok(write)
-}
-
-/// Bytes of the document that a write brings.
-pub(super) fn bytes_of(write: &SingleWrite) -> usize {
-    let parts = write.update.iter().flat_map(|update| [&update.doc, &update.upsert]).flatten();
-    let text = |part: &Map<String, Value>| serde_json::to_string(part).map_or(0, |text| text.len());
-    write.source.len() + parts.map(text).sum::<usize>()
 }
 
 fn new_id(binding: &TypeBinding, routing: Option<&str>) -> Result<DocumentId, Error> {
@@ -97,10 +91,12 @@ pub(crate) fn prepare(
     let decided = Arc::clone(&slot);
     let (action, conditions) = (write.action, write.conditions.clone());
     let shown = ShownUpdate::of(write);
+    let (rewrites, sent) = (rewrites_of(service, write, Some(id.group())), write.bytes());
     let change = StoreChange::Modify(Box::new(move |stored| {
         let current = stored.as_ref().map(|(_, timestamp)| *timestamp);
         let decision = reader.check(action, &conditions, current);
         let decision = decision.and_then(|()| reader.decide(effect, stored, shown.as_ref()));
+        let decision = decision.and_then(|decided| counted(decided, rewrites.as_deref(), sent));
         let (result, modification) = match decision {
             Ok((result, modification)) => (Ok(result), modification),
             Err(error) => (Err(error), StoreModification::Nothing),

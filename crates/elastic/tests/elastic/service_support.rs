@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use millrace_access::{AccessRights, CallerGroups, CallerLimits, Permit, RequestCaller};
 use millrace_document::{DocumentGroup, DocumentId};
-use millrace_elastic::{AdmittedSize, ElasticCaller, ElasticRequest, ElasticService, GroupAdmission};
+use millrace_elastic::{
+    AdmittedSize, ElasticCaller, ElasticRequest, ElasticService, GroupAdmission, RewriteAdmission,
+};
 use millrace_node::{Node, Settings};
 use millrace_schema::Application;
 use millrace_store::{StoreVisit, ViewScope, VisitedVersion};
@@ -224,6 +226,18 @@ impl GroupAdmission for FullGroup {
             }
             false => Ok(None),
         }
+    }
+
+    fn admit_query(&self, _: &RequestCaller) -> Result<(), millrace_node::Error> {
+        Ok(())
+    }
+
+    fn rewrites(
+        &self,
+        _: &Arc<RequestCaller>,
+        _: Option<&DocumentGroup>,
+    ) -> Option<Arc<dyn RewriteAdmission>> {
+        None
     }
 
     fn element_bytes_max(&self) -> usize {

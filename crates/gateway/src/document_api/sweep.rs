@@ -3,7 +3,7 @@
 //! The documents are visited; each is checked again at the moment of its change, so that documents that no
 //! longer match stay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -316,6 +316,9 @@ async fn sweep_here(
         let mut ids = selected.ids.into_iter().peekable();
         while ids.peek().is_some() {
             let together: Vec<DocumentId> = ids.by_ref().take(TOGETHER).collect();
+            if count > 0 && change.bytes > 0 && !is_within_limits(call, &together, deadline).await {
+                return Ok((count, continuation));
+            }
             let last = together.last().cloned();
             match change_together(call, pass, change, together).await? {
                 BatchChangeOutcome::Changed(changed) => count += changed,
@@ -332,6 +335,20 @@ async fn sweep_here(
             return Ok((count, continuation));
         }
     }
+}
+
+/// Waits until the documents before these are paid back, by the limits on written bytes of their groups and
+/// of the caller. False if that is not before the deadline.
+async fn is_within_limits(call: &DocumentCall, ids: &[DocumentId], deadline: Instant) -> bool {
+    let limits = call.node.quotas().fed();
+    let Some(caller) = call.caller.as_deref().filter(|caller| limits.limits(caller)) else { return true };
+    let groups: BTreeSet<&DocumentGroup> = ids.iter().map(DocumentId::group).collect();
+    let wait = async {
+        for group in groups {
+            limits.wait_for_rewrite(caller, group).await;
+        }
+    };
+    tokio::time::timeout_at(deadline.into(), wait).await.is_ok()
 }
 
 /// True if a request ends here: its time is over, or its credential is not valid any more. Its answer has a
@@ -362,8 +379,16 @@ async fn change_together(
     let _sizes = admit_growth(call, &ids, change.bytes).await?;
     let modified = |id: DocumentId| {
         let (pass, decide) = (Arc::clone(pass), Arc::clone(&change.decide));
+        let rewrites = call.rewrites(id.group());
         let modify = StoreChange::Modify(Box::new(move |stored| match stored {
-            Some((document, timestamp)) if pass.wants_version(&document, timestamp) => decide(document),
+            Some((document, timestamp)) if pass.wants_version(&document, timestamp) => {
+                let decided = decide(document)?;
+                if let (StoreModification::Put(document), Some(rewrites)) = (&decided, &rewrites) {
+                    // The update was counted once, and is written with each of them.
+                    rewrites.count_document(document, 0);
+                }
+                Ok(decided)
+            }
             _ => Ok(StoreModification::Nothing),
         }));
         let write = DocumentWrite { id, change: modify };

@@ -12,6 +12,7 @@ use millrace_access::{Permit, WantedGroups};
 use millrace_document::{
     Document, DocumentId, DocumentOperation, DocumentUpdate, OperationAction, OperationKind, json,
 };
+use millrace_elastic::RewriteAdmission;
 use millrace_indexing::{ComponentFailure, IndexingCaller};
 use millrace_model::SequencePurpose;
 use millrace_node::cluster::{BatchedWrite, ClusterError};
@@ -33,20 +34,22 @@ use super::retry::RetryPause;
 use super::route::WriteDestination;
 use crate::GatewayState;
 use crate::http::{self, BudgetReservation};
-use crate::quota::UncommittedSize;
+use crate::quota::{FedBytes, RewrittenBytes, UncommittedSize};
 
 /// `POST` of a document.
 pub(super) async fn put(call: &DocumentCall, id: DocumentId, request: Request) -> Result<Response, Error> {
-    let ReadOperation { operation, _room, _size } = read(call, OperationKind::Put, &id, request).await?;
-    let response = write(call, id, operation).await?;
+    let ReadOperation { operation, bytes, _room, _size } =
+        read(call, OperationKind::Put, &id, request).await?;
+    let response = write(call, id, operation, bytes).await?;
     call.node.metrics().count(CountedMetric::Puts);
     Ok(response)
 }
 
 /// `PUT` of a document.
 pub(super) async fn update(call: &DocumentCall, id: DocumentId, request: Request) -> Result<Response, Error> {
-    let ReadOperation { operation, _room, _size } = read(call, OperationKind::Update, &id, request).await?;
-    let response = write(call, id, operation).await?;
+    let ReadOperation { operation, bytes, _room, _size } =
+        read(call, OperationKind::Update, &id, request).await?;
+    let response = write(call, id, operation, bytes).await?;
     call.node.metrics().count(CountedMetric::Updates);
     Ok(response)
 }
@@ -59,7 +62,7 @@ pub(super) async fn remove(call: &DocumentCall, id: DocumentId) -> Result<Respon
         create: false,
         ignored_fields: false,
     };
-    let response = write(call, id, operation).await?;
+    let response = write(call, id, operation, 0).await?;
     call.node.metrics().count(CountedMetric::Removes);
     Ok(response)
 }
@@ -67,6 +70,8 @@ pub(super) async fn remove(call: &DocumentCall, id: DocumentId) -> Result<Respon
 /// An operation, and what it holds until it is done.
 struct ReadOperation {
     operation: DocumentOperation,
+    /// Its size.
+    bytes: usize,
     /// Its share of the memory budget of bodies.
     _room: BudgetReservation,
     /// Its share of the size of its group.
@@ -92,25 +97,27 @@ async fn read(
     };
     let (body, mut room) = body.into_parts();
     call.within(room.work(WorkKind::Document(kind_of_document.block), &body)).await?;
-    let body_size = BodySizeClass::of_document(body.len());
+    let bytes = body.len();
+    let body_size = BodySizeClass::of_document(bytes);
     let (id, document_type) = (id.clone(), Arc::clone(&kind_of_document.schema));
     let (node, permit) = (Arc::clone(&call.node), call.permit.clone());
     let limits = call.caller.as_ref().map(|caller| caller.limits).unwrap_or_default();
     let parse = move || {
-        let size = node.admit_size(&limits, &permit, &id, body.len())?;
+        let size = node.admit_size(&limits, &permit, &id, bytes)?;
         let operation = json::parse(&body, kind, id, &document_type.document_type, options)?;
         Ok::<_, Error>((operation, size))
     };
     let (parsed, room) = call.node.pool().run_sized(body_size, room.held_by(parse)).await?;
     let (operation, size) = parsed?;
-    Ok(ReadOperation { operation, _room: room, _size: size })
+    Ok(ReadOperation { operation, bytes, _room: room, _size: size })
 }
 
-/// Executes the operation.
+/// Executes an operation of `bytes` bytes.
 async fn write(
     call: &DocumentCall,
     id: DocumentId,
     mut operation: DocumentOperation,
+    bytes: usize,
 ) -> Result<Response, Error> {
     let deployment = call.deployment()?;
     let kind = Arc::clone(deployment.kind(id.document_type())?);
@@ -122,10 +129,16 @@ async fn write(
         operation.create = create;
     }
     let ignored_fields = operation.ignored_fields;
-    let committed = match change(call, &deployment, &kind, &destination, operation).await? {
+    let rewrites = call.rewrites(id.group()).map(|counter| WriteCharge { counter, bytes, refuses: true });
+    let is_limited = rewrites.is_some();
+    let committed = match change(call, &deployment, &kind, &destination, operation, rewrites).await? {
         Some(change) => {
             let write = DocumentWrite { id: id.clone(), change };
-            Some(call.within(commit(&call.node, &call.permit, write, call.deadline())).await?)
+            let committed = call.within(commit(&call.node, &call.permit, write, call.deadline())).await;
+            Some(committed.map_err(|error| match error {
+                Error::Overloaded if is_limited => over_limit(call, &id).err().unwrap_or(error),
+                error => error,
+            })?)
         }
         None => None,
     };
@@ -149,6 +162,38 @@ async fn write(
     Ok(response)
 }
 
+/// Checks that neither the caller nor the group has written too much, which an update shows that was refused
+/// as it was decided.
+///
+/// # Errors
+/// [`Error::OverFed`].
+fn over_limit(call: &DocumentCall, id: &DocumentId) -> Result<(), Error> {
+    let fed = FedBytes { caller: call.caller.as_deref(), group: Some(id.group()), bytes: 0 };
+    call.node.quotas().fed().admit(fed, Instant::now(), call.node.metrics())
+}
+
+/// Counter of the document that an operation writes.
+pub(super) struct WriteCharge {
+    pub(super) counter: RewrittenBytes,
+    /// Bytes of the operation, which are counted already.
+    pub(super) bytes: usize,
+    /// True if an update is refused beyond the limits. A stream waits instead, before its next updates.
+    pub(super) refuses: bool,
+}
+
+impl WriteCharge {
+    /// Counts a document that an update writes again.
+    fn charge(&self, document: &Document) -> Result<(), WriteRefusal> {
+        let WriteCharge { counter, bytes, refuses } = self;
+        if !refuses {
+            counter.count_document(document, *bytes);
+            return Ok(());
+        }
+        let refuse = |error: Error| WriteRefusal::new(WriteRefusalKind::Overloaded, error.to_string());
+        counter.admit(document.stored_bytes(), *bytes).map_err(refuse)
+    }
+}
+
 /// Effect of a write, for its trace.
 fn effect(committed: Option<&CommittedWrite>) -> String {
     match committed {
@@ -166,15 +211,21 @@ async fn change(
     kind: &Arc<CompiledDocumentType>,
     destination: &WriteDestination,
     operation: DocumentOperation,
+    rewrites: Option<WriteCharge>,
 ) -> Result<Option<StoreChange>, Error> {
     let DocumentOperation { action, condition: text, create, .. } = operation;
     let condition = text.as_deref().map(|text| condition(call, deployment, kind, text)).transpose()?;
     let action = match action {
-        OperationAction::Put(document) => OperationAction::Put(indexed(call, kind, document).await?),
+        OperationAction::Put(document) => {
+            let document = indexed(call, kind, document).await?;
+            rewrites.iter().for_each(|charge| charge.counter.count_document(&document, charge.bytes));
+            OperationAction::Put(document)
+        }
         other => other,
     };
     let (deadline, timeout) = (Instant::now() + call.time_left(), call.timeout);
-    Ok(decided(kind, destination, IndexedOperation { action, condition, create, deadline, timeout }))
+    let operation = IndexedOperation { action, condition, create, deadline, timeout, rewrites };
+    Ok(decided(kind, destination, operation))
 }
 
 /// [`change`] on this thread, for a document type whose statements wait for nothing.
@@ -186,6 +237,7 @@ pub(super) fn change_here(
     deployment: &CompiledApplication,
     kind: &Arc<CompiledDocumentType>,
     operation: DocumentOperation,
+    rewrites: Option<WriteCharge>,
 ) -> Result<Option<StoreChange>, Error> {
     assert!(!kind.scripts.waits(), "statements that wait for models run where a thread may wait");
     let destination = WriteDestination::read(call, deployment, kind)?;
@@ -194,12 +246,15 @@ pub(super) fn change_here(
     let action = match action {
         OperationAction::Put(document) => {
             let run = kind.scripts.run(document, &IndexingCaller::default());
-            OperationAction::Put(run.map_err(|error| refused(not_indexed(&error, call.timeout)))?)
+            let document = run.map_err(|error| refused(not_indexed(&error, call.timeout)))?;
+            rewrites.iter().for_each(|charge| charge.counter.count_document(&document, charge.bytes));
+            OperationAction::Put(document)
         }
         other => other,
     };
     let (deadline, timeout) = (Instant::now() + call.timeout, call.timeout);
-    Ok(decided(kind, &destination, IndexedOperation { action, condition, create, deadline, timeout }))
+    let operation = IndexedOperation { action, condition, create, deadline, timeout, rewrites };
+    Ok(decided(kind, &destination, operation))
 }
 
 /// An operation whose document has the output of its indexing statements.
@@ -210,6 +265,8 @@ struct IndexedOperation {
     deadline: Instant,
     /// Time limit of the request, for its error.
     timeout: Duration,
+    /// Counter of the document; `None` without a limit.
+    rewrites: Option<WriteCharge>,
 }
 
 /// Returns the modification for the store; `None` if no cluster takes the document.
@@ -218,7 +275,7 @@ fn decided(
     destination: &WriteDestination,
     operation: IndexedOperation,
 ) -> Option<StoreChange> {
-    let IndexedOperation { action, condition, create, deadline, timeout } = operation;
+    let IndexedOperation { action, condition, create, deadline, timeout, rewrites } = operation;
     Some(match (action, condition) {
         (OperationAction::Put(document), condition) => {
             let mut clusters = kind.clusters.iter().filter(|cluster| destination.includes(&cluster.id));
@@ -240,7 +297,8 @@ fn decided(
         })),
         (OperationAction::Update(update), condition) => {
             let caller = IndexingCaller { deadline: Some(deadline), ..IndexingCaller::default() };
-            StoreChange::Modify(modify(Arc::clone(kind), update, condition, create, caller, timeout))
+            let update = StoredUpdate { update, condition, create, rewrites };
+            StoreChange::Modify(modify(Arc::clone(kind), update, caller, timeout))
         }
     })
 }
@@ -283,15 +341,22 @@ fn not_indexed(error: &millrace_indexing::Error, timeout: Duration) -> WriteRefu
     WriteRefusal::new(kind, error.to_string())
 }
 
-/// Applies an update to the stored document.
-fn modify(
-    kind: Arc<CompiledDocumentType>,
+/// An update of a stored document.
+struct StoredUpdate {
     update: DocumentUpdate,
     condition: Option<WriteCondition>,
     create: bool,
+    rewrites: Option<WriteCharge>,
+}
+
+/// Applies an update to the stored document.
+fn modify(
+    kind: Arc<CompiledDocumentType>,
+    update: StoredUpdate,
     caller: IndexingCaller,
     timeout: Duration,
 ) -> Modify {
+    let StoredUpdate { update, condition, create, rewrites } = update;
     Box::new(move |stored| {
         let document = stored.map(|(document, _)| document);
         if let Some(condition) = condition {
@@ -300,7 +365,9 @@ fn modify(
         if document.is_none() && !create {
             return Ok(StoreModification::Nothing);
         }
-        apply(&kind, &update, document, &caller, timeout).map(StoreModification::Put)
+        let updated = apply(&kind, &update, document, &caller, timeout)?;
+        rewrites.map_or(Ok(()), |rewrites| rewrites.charge(&updated))?;
+        Ok(StoreModification::Put(updated))
     })
 }
 

@@ -65,6 +65,7 @@ impl RequestGuard {
         let of_proxy = self.group_of_proxy(request)?;
         let mut caller = self.identified(port, request)?;
         let peer = request.extensions().get::<ConnectionPeer>();
+        let is_from_node = peer.is_some_and(|peer| peer.is_node);
         let is_from_client = self.node.is_from_client(request.headers());
         if of_proxy.is_none() && is_from_client && port != PortKind::Config {
             self.check_named(rule, method, peer, &caller)?;
@@ -100,8 +101,14 @@ impl RequestGuard {
         if !self.node.cluster().is_alone() {
             forwarded_groups::attach(request.headers_mut(), &caller);
         }
-        let turn = self.node.quotas().admit_caller(&caller, Instant::now(), self.node.metrics());
-        let turn = turn.map_err(EdgeRefusal::Limit)?;
+        // Another node has counted what it forwards.
+        let turn = match is_from_node {
+            true => None,
+            false => {
+                let turn = self.node.quotas().admit_caller(&caller, Instant::now(), self.node.metrics());
+                turn.map_err(EdgeRefusal::Limit)?
+            }
+        };
         request.extensions_mut().insert(caller);
         Ok(turn)
     }
@@ -113,7 +120,8 @@ impl RequestGuard {
     fn identified<B>(&self, port: PortKind, request: &Request<B>) -> Result<Arc<RequestCaller>, EdgeRefusal> {
         let peer = request.extensions().get::<ConnectionPeer>();
         if peer.is_some_and(|peer| peer.is_node) {
-            return Ok(Arc::new(forwarded_groups::caller_from(request.headers())));
+            let caller = forwarded_groups::caller_from(request.headers());
+            return Ok(Arc::new(forwarded_limits::with_rates(caller, request.headers())));
         }
         let authorization = authorization(request.headers());
         let certificate = peer.and_then(|peer| peer.certificate);

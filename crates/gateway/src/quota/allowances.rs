@@ -36,14 +36,20 @@ impl<K: Clone + Eq + Hash + Ord> TokenBuckets<K> {
     /// Takes `cost` from what is left to a key, whose allowance fills by `quota` a second up to `quota`.
     /// False if nothing is left.
     pub fn take(&mut self, key: &K, quota: f64, cost: f64, now: Instant) -> bool {
+        let is_left = self.left_at(key, quota, now) > 0.0;
+        self.spend(key, quota, if is_left { cost } else { 0.0 }, now);
+        is_left
+    }
+
+    /// Takes `cost` even if nothing is left, so that it is paid back later.
+    pub fn spend(&mut self, key: &K, quota: f64, cost: f64, now: Instant) {
         self.forget_full(now);
         let mut left = self.left_at(key, quota, now);
         let before = self.left.remove(key);
         if let Some(before) = before {
             self.by_full.remove(&(before.full, key.clone()));
         }
-        let is_left = left > 0.0;
-        if is_left {
+        if cost > 0.0 {
             left = (left - cost).max(-quota * self.debt_max.as_secs_f64());
         }
         let until_full = if quota > 0.0 { (quota - left) / quota } else { 0.0 };
@@ -55,7 +61,6 @@ impl<K: Clone + Eq + Hash + Ord> TokenBuckets<K> {
         }
         self.by_full.insert((allowance.full, key.clone()));
         self.left.insert(key.clone(), allowance);
-        is_left
     }
 
     /// Remaining allowance of a key at a time.
@@ -132,6 +137,9 @@ mod tests {
         }
         assert!(!table.take(&key, 100.0, 1.0, after(start, 9_999)));
         assert!(table.take(&key, 100.0, 1.0, after(start, 10_001)));
+        table.spend(&key, 100.0, 500.0, after(start, 10_001));
+        let until = table.until_left(&key, 100.0, after(start, 10_001)).as_secs();
+        assert_eq!(until, 5, "what is written in any case is owed as well");
     }
 
     #[test]

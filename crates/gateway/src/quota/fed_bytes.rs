@@ -37,10 +37,27 @@ pub(crate) struct FedBytes<'r> {
 pub(crate) struct FedByteLimits {
     /// Limit of each group, in bytes a second.
     group_max: Option<u64>,
-    groups: Mutex<TokenBuckets<DocumentGroup>>,
-    callers: Mutex<TokenBuckets<String>>,
+    /// What is left for all that is written.
+    written: FedAllowances,
+    /// What is left for documents that updates write again. It is looked at while updates are decided, whose
+    /// own bytes have been taken from the others.
+    rewritten: FedAllowances,
     /// Pieces of streams that have waited.
     paced: AtomicU64,
+}
+
+/// What is left to groups and callers.
+struct FedAllowances {
+    groups: Mutex<TokenBuckets<DocumentGroup>>,
+    callers: Mutex<TokenBuckets<String>>,
+}
+
+impl FedAllowances {
+    fn new() -> Self {
+        let (groups, callers) =
+            (TokenBuckets::new(KEYS_MAX, DEBT_MAX), TokenBuckets::new(KEYS_MAX, DEBT_MAX));
+        FedAllowances { groups: Mutex::new(groups), callers: Mutex::new(callers) }
+    }
 }
 
 /// Limit that is exceeded, and the time until it is not.
@@ -51,16 +68,17 @@ struct ExceededLimit {
     wait: Duration,
 }
 
+impl From<ExceededLimit> for Error {
+    fn from(exceeded: ExceededLimit) -> Self {
+        let ExceededLimit { of, limit, flag, wait } = exceeded;
+        Error::OverFed { of, limit, flag, retry_after_s: wait.as_secs() + 1 }
+    }
+}
+
 impl FedByteLimits {
     pub(super) fn new(group_max: Option<u64>) -> Self {
-        let (groups, callers) =
-            (TokenBuckets::new(KEYS_MAX, DEBT_MAX), TokenBuckets::new(KEYS_MAX, DEBT_MAX));
-        FedByteLimits {
-            group_max,
-            groups: Mutex::new(groups),
-            callers: Mutex::new(callers),
-            paced: AtomicU64::new(0),
-        }
+        let (written, rewritten) = (FedAllowances::new(), FedAllowances::new());
+        FedByteLimits { group_max, written, rewritten, paced: AtomicU64::new(0) }
     }
 
     /// Returns true if writes of a caller are limited.
@@ -73,17 +91,51 @@ impl FedByteLimits {
     /// # Errors
     /// [`Error::OverFed`]: nothing is counted.
     pub(crate) fn admit(&self, fed: FedBytes<'_>, now: Instant, metrics: &NodeMetrics) -> Result<(), Error> {
-        self.take(fed, now).map_err(|exceeded| {
+        self.take(&self.written, fed, now).map_err(|exceeded| {
             metrics.count(CountedMetric::OverQuota);
-            let ExceededLimit { of, limit, flag, wait } = exceeded;
-            Error::OverFed { of, limit, flag, retry_after_s: wait.as_secs() + 1 }
+            exceeded.into()
         })
+    }
+
+    /// Counts bytes of a document that an update writes again, if neither the caller nor the group has used
+    /// up what it may write again in a second.
+    ///
+    /// # Errors
+    /// [`Error::OverFed`]: nothing is counted.
+    pub(super) fn admit_rewrite(&self, fed: FedBytes<'_>, now: Instant) -> Result<(), Error> {
+        self.take(&self.rewritten, fed, now)?;
+        self.spend(&self.written, fed, now);
+        Ok(())
+    }
+
+    /// Counts bytes of a document that an update writes again, in any case.
+    pub(super) fn count_rewrite(&self, fed: FedBytes<'_>, now: Instant) {
+        self.spend(&self.rewritten, fed, now);
+        self.spend(&self.written, fed, now);
+    }
+
+    /// Time until a caller may write documents of a group again by updates.
+    pub(crate) fn until_rewrite(&self, caller: &RequestCaller, group: Option<&DocumentGroup>) -> Duration {
+        let fed = FedBytes { caller: Some(caller), group, bytes: 0 };
+        self.take(&self.rewritten, fed, Instant::now())
+            .map_or_else(|exceeded| exceeded.wait, |()| Duration::ZERO)
+    }
+
+    /// Waits until a caller may write documents of a group again by updates.
+    pub(crate) async fn wait_for_rewrite(&self, caller: &RequestCaller, group: &DocumentGroup) {
+        loop {
+            let wait = self.until_rewrite(caller, Some(group));
+            if wait.is_zero() {
+                return;
+            }
+            tokio::time::sleep(wait.max(WAIT_MIN)).await;
+        }
     }
 
     /// Counts bytes as soon as neither the caller nor the group is beyond its limit.
     pub(crate) async fn wait(&self, fed: FedBytes<'_>) {
         let mut has_waited = false;
-        while let Err(ExceededLimit { wait, .. }) = self.take(fed, Instant::now()) {
+        while let Err(ExceededLimit { wait, .. }) = self.take(&self.written, fed, Instant::now()) {
             if !std::mem::replace(&mut has_waited, true) {
                 self.paced.fetch_add(1, Ordering::Relaxed);
             }
@@ -97,15 +149,29 @@ impl FedByteLimits {
         self.paced.load(Ordering::Relaxed)
     }
 
-    fn take(
-        &self,
-        FedBytes { caller, group, bytes }: FedBytes<'_>,
-        now: Instant,
-    ) -> Result<(), ExceededLimit> {
+    /// The caller and the group that have limits.
+    fn limited<'f>(&self, fed: FedBytes<'f>) -> (Option<(String, u64)>, Option<(&'f DocumentGroup, u64)>) {
+        let FedBytes { caller, group, .. } = fed;
         let of_caller = caller.and_then(|caller| Some((caller.name.to_string(), caller.limits.fed_bytes?)));
-        let of_group = group.filter(|group| **group != DocumentGroup::None).zip(self.group_max);
+        (of_caller, group.filter(|group| **group != DocumentGroup::None).zip(self.group_max))
+    }
+
+    /// Counts bytes in any case.
+    fn spend(&self, left: &FedAllowances, fed: FedBytes<'_>, now: Instant) {
+        let (of_caller, of_group) = self.limited(fed);
+        if let Some((name, limit)) = &of_caller {
+            left.callers.lock().spend(name, *limit as f64, fed.bytes as f64, now);
+        }
+        if let Some((group, limit)) = of_group {
+            left.groups.lock().spend(group, limit as f64, fed.bytes as f64, now);
+        }
+    }
+
+    fn take(&self, left: &FedAllowances, fed: FedBytes<'_>, now: Instant) -> Result<(), ExceededLimit> {
+        let (of_caller, of_group) = self.limited(fed);
+        let bytes = fed.bytes;
         // Both tables are locked in this order, so that what one refuses is not counted in the other.
-        let (mut callers, mut groups) = (self.callers.lock(), self.groups.lock());
+        let (mut callers, mut groups) = (left.callers.lock(), left.groups.lock());
         if let Some((name, limit)) = &of_caller {
             let wait = callers.until_left(name, *limit as f64, now);
             if !wait.is_zero() {
@@ -161,5 +227,28 @@ mod tests {
         assert_eq!(write(&other, &bob, 1, 0), Ok(()));
         assert_eq!(write(&other, &DocumentGroup::None, 9_999, 0), Ok(()));
         assert!(write(&slow, &ann, 1, 1_000).is_err() && write(&slow, &ann, 1, 2_500).is_ok());
+    }
+
+    #[test]
+    fn documents_that_updates_write_again_count_beside_the_bytes_of_the_updates() {
+        let (limits, metrics, start) = (FedByteLimits::new(Some(1_000)), NodeMetrics::new(), Instant::now());
+        let group = DocumentGroup::Name("ann".to_owned());
+        let fed = |bytes| FedBytes { caller: None, group: Some(&group), bytes };
+        let at = |millis| start + Duration::from_millis(millis);
+        assert!(limits.admit(fed(5_000), at(0), &metrics).is_ok());
+        assert!(
+            limits.admit_rewrite(fed(3_000), at(0)).is_ok(),
+            "a large request does not hold up its own updates"
+        );
+        let refused = limits.admit_rewrite(fed(1), at(0)).expect_err("2,000 bytes are owed").to_string();
+        assert!(refused.contains("to group 'ann' exceed 1000 bytes a second; try again in 3 s"), "{refused}");
+        assert!(limits.admit_rewrite(fed(1), at(2_001)).is_ok());
+        limits.count_rewrite(fed(4_000), at(2_001));
+        assert!(
+            limits.admit_rewrite(fed(1), at(5_000)).is_err()
+                && limits.admit_rewrite(fed(1), at(6_100)).is_ok()
+        );
+        assert!(limits.admit(fed(1), at(10_900), &metrics).is_err(), "both are owed");
+        assert!(limits.admit(fed(1), at(11_100), &metrics).is_ok());
     }
 }

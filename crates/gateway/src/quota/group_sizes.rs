@@ -91,6 +91,11 @@ impl GroupSizeLimits {
         [self.documents, self.bytes, own.documents, own.bytes].iter().any(Option::is_some)
     }
 
+    /// Returns true if writes of a credential with these limits are counted.
+    pub(super) fn counts(&self, own: &CallerLimits) -> bool {
+        self.limits(own) || self.is_used.load(Ordering::Relaxed)
+    }
+
     /// Admits a write, and counts it. The result, if there is one, is kept until the write is committed. A
     /// write that may replace a document counts as a new one until then.
     ///
@@ -142,6 +147,26 @@ impl GroupSizeLimits {
         sizes.known.insert(group.clone(), GroupSize { total: with_those(all), measured: now });
         self.is_used.store(true, Ordering::Relaxed);
         Ok(Some(admitted))
+    }
+
+    /// Counts bytes of a document that an update writes again: its versions are all stored until a merge.
+    pub(super) fn grow(&self, group: &DocumentGroup, bytes: usize) {
+        if self.is_used.load(Ordering::Relaxed)
+            && let Some(size) = self.sizes.lock().known.get_mut(group)
+        {
+            size.total = size.total.plus(DocumentTotals::growth(bytes));
+        }
+    }
+
+    /// Returns true if the writes that are in flight have filled a group since its size was measured, without
+    /// `bytes` bytes of the update that asks.
+    pub(super) fn may_be_full(&self, group: &DocumentGroup, own: &CallerLimits, bytes: usize) -> bool {
+        if !self.is_used.load(Ordering::Relaxed) || !self.limits(own) {
+            return false;
+        }
+        let known = self.sizes.lock().known.get(group).map(|size| size.total.bytes);
+        let limit = self.bytes.into_iter().chain(own.bytes).min();
+        limit.zip(known).is_some_and(|(limit, known)| known.saturating_sub(bytes as u64) >= limit)
     }
 
     /// Counts a write as in flight.
@@ -259,6 +284,26 @@ mod tests {
         assert_eq!(admit(&none, 100, None), Ok(()));
         let full = admit(&small, 1, Some((4, 130))).expect_err("full");
         assert!(full.contains("100 bytes") && full.contains("limits.bytes of the credential"), "{full}");
+    }
+
+    #[test]
+    fn a_group_grows_by_what_updates_write_again() {
+        let limits = GroupSizeLimits::new(None, Some(1_000));
+        let (now, group) = (Instant::now(), DocumentGroup::Name("ann".to_owned()));
+        let none = CallerLimits::default();
+        limits.grow(&group, 5_000);
+        assert!(!limits.may_be_full(&group, &none, 0), "its size is not known");
+        let admit = |bytes: u64| {
+            let last_write = Timestamp(0);
+            let measure = || Ok(StoredGroup { group: group.clone(), documents: 1, bytes, last_write });
+            let outcome = limits.admit(&group, DocumentTotals::growth(10), &none, now, measure);
+            outcome.map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(admit(100), Ok(()));
+        limits.grow(&group, 900);
+        assert!(limits.may_be_full(&group, &none, 0) && !limits.may_be_full(&group, &none, 11));
+        assert!(admit(1_000).expect_err("it is measured, and full").contains("--group-bytes-max"));
+        assert_eq!(admit(500), Ok(()), "a merge has left out what was replaced");
     }
 
     #[test]

@@ -48,8 +48,8 @@ pub struct ConditionalChange {
     pub effect: ConditionalEffect,
     /// True if the stored document is wanted where the condition does not hold.
     pub shows_stored: bool,
-    /// Bytes that the client has sent for the document: the owner admits them by the size of the group. 0 for
-    /// a change that adds nothing.
+    /// Bytes that the client has sent for the document, or those of the document if an update has more: the
+    /// owner admits them by the size of the group. 0 for a change that adds nothing.
     pub sent_bytes: u64,
     /// True if this node has admitted them. Another node that owns the document admits them itself.
     #[serde(skip)]

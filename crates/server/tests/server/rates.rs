@@ -364,3 +364,137 @@ fn a_limit_is_told_in_the_words_of_each_interface() {
         assert!(body.pointer(places[1]).is_some_and(|value| !value.is_null()), "{path}: {body}");
     }
 }
+
+/// A title that takes about 60,000 bytes, also in files.
+fn long_title() -> String {
+    (0..6_000_u32).map(|number| number.wrapping_mul(2_654_435_761).to_string()).collect()
+}
+
+/// Every way to change a few bytes of stored documents: its name, request, media type and body.
+fn small_changes() -> Vec<(&'static str, Method, &'static str, &'static str, String)> {
+    let (json, lines) = ("application/json", "application/x-ndjson");
+    let stars = r#"{"fields":{"stars":{"assign":3}}}"#.to_owned();
+    let part = r#"{"doc":{"stars":4}}"#.to_owned();
+    let update = r#"{"update":"id:n:note:g=ann:1","fields":{"stars":{"assign":1}}}"#.to_owned();
+    // Another value than that of the single update, which would change nothing.
+    let item =
+        "{\"update\":{\"_index\":\"note\",\"_id\":\"1\",\"routing\":\"ann\"}}\n{\"doc\":{\"stars\":6}}\n";
+    let copy = r#"{"source":{"index":"big"},"dest":{"index":"copy"}}"#.to_owned();
+    let elastic = "/elastic/note/_update/1?routing=ann";
+    vec![
+        ("update", Method::PUT, "/document/v1/n/note/group/ann/1", json, stars.clone()),
+        ("where", Method::PUT, "/document/v1/n/note/group/ann/?selection=true&cluster=notes", json, stars),
+        ("stream", Method::POST, "/feed/v1", json, update),
+        ("elastic update", Method::POST, elastic, json, part.clone()),
+        ("elastic bulk", Method::POST, "/elastic/_bulk", lines, item.to_owned()),
+        ("elastic index", Method::POST, "/elastic/big/_update/1", json, part),
+        ("by query", Method::POST, "/elastic/big/_update_by_query", json, "{}".to_owned()),
+        ("reindex", Method::POST, "/elastic/_reindex", json, copy),
+    ]
+}
+
+/// Puts the large documents that the small changes are for: one of a type by each interface, and one of an
+/// index.
+fn put_large(put: impl Fn(&'static str, String) -> u16) {
+    let title = long_title();
+    for path in ["/elastic/note/_doc/1?routing=ann", "/elastic/big/_doc/1?refresh=true"] {
+        let status = put(path, json!({ "title": title }).to_string());
+        assert!((200..300).contains(&status), "{path}: {status}");
+    }
+    let path = "/document/v1/n/note/group/ann/1";
+    assert_eq!(put(path, json!({ "fields": { "title": title } }).to_string()), 200, "{path}");
+}
+
+#[test]
+fn small_changes_count_the_documents_that_they_write_again() {
+    let server = TestServer::with_notes();
+    let changes = small_changes();
+    let limited: Vec<String> =
+        changes.iter().map(|(name, ..)| create(&server, name, &["--fed-bytes-max", "1000"])).collect();
+    let free = create(&server, "free", &[]);
+    until_known(&server, &free);
+    let large = |path: &'static str, body: String| {
+        let request = OutgoingRequest::new(Method::POST, path).body("application/json", body);
+        send(&server, &free, request).status.as_u16()
+    };
+    put_large(large);
+    for ((name, method, path, media_type, body), token) in changes.into_iter().zip(limited) {
+        let request = OutgoingRequest::new(method, path).body(media_type, body);
+        let answer = send(&server, &token, request);
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(answer.status.is_success() && !text.contains("\"status\":429"), "{name}: {text}");
+        // It owes a minute's bytes now, which few bytes of its own would not make it.
+        let fields = r#"{"fields":{"stars":{"assign":5}}}"#;
+        let request = OutgoingRequest::new(Method::PUT, "/document/v1/n/note/group/ann/1");
+        let answer = send(&server, &token, request.body("application/json", fields));
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert_eq!(answer.status, 429, "{name}: {text}");
+        assert!(text.contains(&format!("written by '{name}' exceed 1000 bytes a second")), "{name}: {text}");
+    }
+}
+
+#[test]
+fn small_changes_fill_their_group_with_the_documents_that_they_write_again() {
+    for (name, method, path, media_type, body) in small_changes() {
+        if path.contains("big") || path.contains("_reindex") {
+            // Documents of indexes belong to no group.
+            continue;
+        }
+        let server = TestServer::start_with(&[("MILLRACE_GROUP_BYTES_MAX", "80000")]).deploy_notes();
+        let large = json!({ "title": long_title() });
+        let (path_of_large, large) = match path.contains("elastic") {
+            true => ("/elastic/note/_doc/1?routing=ann", large),
+            false => ("/document/v1/n/note/group/ann/1", json!({ "fields": large })),
+        };
+        let (status, answer) = server.call(Method::POST, path_of_large, &large.to_string());
+        assert!((200..300).contains(&status), "{name}: {answer}");
+        let change = || {
+            let request = OutgoingRequest::new(method.clone(), path).body(media_type, body.clone());
+            let answer = server.send(&server.url(), HttpProtocol::Http1, request);
+            String::from_utf8_lossy(&answer.body).contains("is full")
+        };
+        assert_eq!([change(), change(), change()], [false, true, true], "{name}");
+    }
+}
+
+#[test]
+fn small_changes_of_one_request_stop_when_their_group_is_full() {
+    let server = TestServer::start_with(&[("MILLRACE_GROUP_BYTES_MAX", "80000")]).deploy_notes();
+    let title = long_title();
+    server.put("/document/v1/n/note/group/ann/1", &json!({ "title": title }).to_string());
+    let update = "{\"update\":\"id:n:note:g=ann:1\",\"fields\":{\"stars\":{\"assign\":1}}}\n";
+    let request = OutgoingRequest::new(Method::POST, "/feed/v1").body("application/jsonl", update.repeat(10));
+    let answer = server.send(&server.url(), HttpProtocol::Http1, request);
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    assert_eq!(text.matches("\"status\":507").count(), 9, "{text}");
+    let large = json!({ "title": title }).to_string();
+    let (status, answer) = server.call(Method::POST, "/elastic/note/_doc/1?routing=bob", &large);
+    assert_eq!(status, 201, "{answer}");
+    let item = "{\"update\":{\"_index\":\"note\",\"_id\":\"1\",\"routing\":\"bob\"}}\n";
+    let items: String = (0..10).map(|stars| format!("{item}{{\"doc\":{{\"stars\":{stars}}}}}\n")).collect();
+    let request = OutgoingRequest::new(Method::POST, "/elastic/_bulk").body("application/x-ndjson", items);
+    let answer = server.send(&server.url(), HttpProtocol::Http1, request).json();
+    let statuses = answer["items"].as_array().into_iter().flatten().map(|item| &item["update"]["status"]);
+    let statuses: Vec<&Value> = statuses.collect();
+    assert_eq!(statuses.len(), 10, "{answer}");
+    assert_eq!(statuses.iter().filter(|status| **status == &json!(429)).count(), 9, "{answer}");
+}
+
+#[test]
+fn each_search_of_a_request_counts_against_the_rate_of_its_credential() {
+    let server = TestServer::with_notes();
+    let limited = create(&server, "limited", &["--rate-max", ONCE]);
+    let free = create(&server, "free", &[]);
+    until_known(&server, &free);
+    let document = OutgoingRequest::new(Method::PUT, "/elastic/logs/_doc/1?refresh=true");
+    let made = send(&server, &free, document.body("application/json", r#"{"title":"x"}"#));
+    assert_eq!(made.status, 201, "{}", String::from_utf8_lossy(&made.body));
+    let searches = "{\"index\":\"logs\"}\n{\"size\":1}\n".repeat(3);
+    for (token, expected) in [(&limited, [200, 429, 429]), (&free, [200; 3])] {
+        let request = OutgoingRequest::new(Method::POST, "/elastic/_msearch");
+        let answer = send(&server, token, request.body("application/x-ndjson", searches.clone())).json();
+        let statuses: Vec<&Value> =
+            answer["responses"].as_array().into_iter().flatten().map(|found| &found["status"]).collect();
+        assert_eq!(json!(statuses), json!(expected), "{answer}");
+    }
+}

@@ -2,6 +2,8 @@
 //! are in flight at a time, if no document is in both, so that one is synced while the next one is sent. They
 //! are counted in their order, as soon as they have ended: clients wait for that before they send more.
 
+mod limits;
+
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
@@ -19,6 +21,7 @@ use millrace_store::{CommittedWrite, DocumentWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
+use self::limits::{await_quotas, await_rewrites, full_groups};
 use super::DocumentCall;
 use super::answer::{FailedOperation, FeedAnswer, FeedBreak, FeedTotals, IgnoredOperation};
 use super::answered::ActiveStreamKey;
@@ -35,9 +38,6 @@ const FORWARDED_MAX: usize = 64;
 
 /// Number of waves that are in flight at a time.
 const WAVES_MAX: usize = 2;
-
-/// Pause before the quota of a group is asked again.
-const QUOTA_PAUSE: Duration = Duration::from_millis(50);
 
 /// Outcome of an operation.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ struct WaveWrite {
     /// The operation, in a cluster.
     again: Option<RepeatableOperation>,
     /// Share of the size of the group.
-    _size: Option<UncommittedSize>,
+    size: Option<UncommittedSize>,
 }
 
 /// Operations on different documents.
@@ -115,7 +115,7 @@ impl OperationWave {
         match step {
             PreparedStep::Write { kind, write, again, size } => {
                 let id = write.id.clone();
-                self.origins.push(WaveWrite { number, position, kind, id, again, _size: size });
+                self.origins.push(WaveWrite { number, position, kind, id, again, size });
                 self.writes.push(write);
             }
             PreparedStep::Relay { remote, operation: single } => {
@@ -234,7 +234,11 @@ impl FeedCommitter {
         }
         let Some(last) = wave.last else { return };
         let call = Arc::clone(&self.call);
-        if self.wait_while_committing(await_quotas(&call, &wave.origins, &wave.relayed)).await.is_none() {
+        let limits = async {
+            await_quotas(&call, &wave.origins, &wave.relayed).await;
+            await_rewrites(&call, &wave.origins).await;
+        };
+        if self.wait_while_committing(limits).await.is_none() {
             return;
         }
         // Its operations may have waited for long, and the credential be another one since.
@@ -346,30 +350,6 @@ impl StreamOutcome {
     }
 }
 
-/// Waits until the quotas of the groups of a wave admit its operations.
-async fn await_quotas(
-    call: &DocumentCall,
-    origins: &[WaveWrite],
-    relayed: &BTreeMap<RemoteNode, Vec<ForwardedOperation>>,
-) {
-    if call.hop != ForwardKind::Client {
-        // The node that the client sent them to has counted them.
-        return;
-    }
-    for origin in origins {
-        await_quota(call, origin.id.group()).await;
-    }
-    for operation in relayed.values().flatten() {
-        await_quota(call, operation.single.id().group()).await;
-    }
-}
-
-async fn await_quota(call: &DocumentCall, group: &DocumentGroup) {
-    while call.node.quotas().admit_group(group, Instant::now(), call.node.metrics()).is_err() {
-        tokio::time::sleep(QUOTA_PAUSE).await;
-    }
-}
-
 /// Executes the operations of a wave, and returns their outcomes in their order. The memory of a piece is
 /// given back before the answers of other nodes come, since these may wait for memory too.
 async fn execute(
@@ -413,9 +393,50 @@ pub(super) struct CommittedWave {
     pub(super) again: Vec<ForwardedOperation>,
 }
 
+impl CommittedWave {
+    /// Notes that writes have failed.
+    fn fail(&mut self, origins: impl IntoIterator<Item = WaveWrite>, error: &Error) {
+        let failed = |origin: WaveWrite| {
+            let WaveWrite { number, position, id, .. } = origin;
+            StreamOutcome::Failed(FailedOperation::new(number, position, &id, error))
+        };
+        self.finished.extend(origins.into_iter().map(failed));
+    }
+
+    /// Takes out the updates of groups that are full, and notes the reasons.
+    fn without_full(
+        &mut self,
+        full: &BTreeMap<DocumentGroup, Error>,
+        writes: Vec<DocumentWrite>,
+        origins: Vec<WaveWrite>,
+    ) -> (Vec<DocumentWrite>, Vec<WaveWrite>) {
+        if full.is_empty() {
+            return (writes, origins);
+        }
+        let mut left = (Vec::with_capacity(writes.len()), Vec::with_capacity(origins.len()));
+        for (write, origin) in writes.into_iter().zip(origins) {
+            let is_update = origin.kind == OperationKind::Update;
+            if let Some(error) = full.get(origin.id.group()).filter(|_| is_update) {
+                self.fail([origin], error);
+            } else {
+                left.0.push(write);
+                left.1.push(origin);
+            }
+        }
+        left
+    }
+}
+
 /// Writes a batch to the store of this node, or to all replicas of the buckets that it owns.
 async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<WaveWrite>) -> CommittedWave {
     let mut wave = CommittedWave::default();
+    let (writes, origins) = match full_groups(call, &origins).await {
+        Ok(full) => wave.without_full(&full, writes, origins),
+        Err(error) => {
+            wave.fail(origins, &error);
+            return wave;
+        }
+    };
     if writes.is_empty() {
         return wave;
     }
@@ -432,11 +453,7 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
     let outcomes = match outcomes {
         Ok(outcomes) => outcomes,
         Err(error) => {
-            let failed = |origin: WaveWrite| {
-                let WaveWrite { number, position, id, .. } = origin;
-                StreamOutcome::Failed(FailedOperation::new(number, position, &id, &error))
-            };
-            wave.finished.extend(origins.into_iter().map(failed));
+            wave.fail(origins, &error);
             return wave;
         }
     };
@@ -446,7 +463,7 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
         metrics.time_streamed(began.elapsed(), executed as u64);
     }
     for (origin, outcome) in origins.into_iter().zip(outcomes) {
-        let WaveWrite { number, position, kind, id, again, _size } = origin;
+        let WaveWrite { number, position, kind, id, again, size: _size } = origin;
         match (outcome, again) {
             (Ok(_), _) => {
                 metrics.count(match kind {

@@ -22,7 +22,7 @@ use super::forward::SingleOperation;
 use super::input::{FeedItem, FeedPiece};
 use super::operation::ReceivedOperation;
 use crate::document_api::retry::RetryPause;
-use crate::document_api::write;
+use crate::document_api::write::{self, WriteCharge};
 use crate::http::BudgetReservation;
 use crate::quota::{FedBytes, UncommittedSize};
 use crate::status::HttpError;
@@ -358,7 +358,10 @@ fn prepared_step(
         return relayed_step(destination, RepeatableOperation { operation, condition: parsed.condition });
     }
     let condition = parsed.condition.clone().filter(|_| operation.kind() == OperationKind::Remove);
-    match write::change_here(call, deployment, kind, parsed) {
+    let bytes = operation.bytes();
+    let rewrites = call.rewrites(operation.id().group());
+    let rewrites = rewrites.map(|counter| WriteCharge { counter, bytes, refuses: false });
+    match write::change_here(call, deployment, kind, parsed, rewrites) {
         Ok(Some(change)) => {
             let kind = operation.kind();
             let (id, again) = match call.node.cluster().is_alone() {

@@ -1,0 +1,88 @@
+//! Limits of clients on the operations of a wave, by which it waits or refuses some of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millrace_document::{DocumentGroup, OperationKind};
+use millrace_node::Error;
+use millrace_node::cluster::{ForwardKind, RemoteNode};
+
+use super::{DocumentCall, ForwardedOperation, WaveWrite};
+
+/// Pause before the quota of a group is asked again.
+const QUOTA_PAUSE: Duration = Duration::from_millis(50);
+
+/// Waits until the quotas of the groups of a wave admit its operations.
+pub(super) async fn await_quotas(
+    call: &DocumentCall,
+    origins: &[WaveWrite],
+    relayed: &BTreeMap<RemoteNode, Vec<ForwardedOperation>>,
+) {
+    if call.hop != ForwardKind::Client {
+        // The node that the client sent them to has counted them.
+        return;
+    }
+    for origin in origins {
+        await_quota(call, origin.id.group()).await;
+    }
+    for operation in relayed.values().flatten() {
+        await_quota(call, operation.single.id().group()).await;
+    }
+}
+
+async fn await_quota(call: &DocumentCall, group: &DocumentGroup) {
+    while call.node.quotas().admit_group(group, Instant::now(), call.node.metrics()).is_err() {
+        tokio::time::sleep(QUOTA_PAUSE).await;
+    }
+}
+
+/// Waits until the caller and the groups of updates have paid back what those before them have written again.
+/// A stream of another node goes on in time for its answer.
+pub(super) async fn await_rewrites(call: &DocumentCall, origins: &[WaveWrite]) {
+    let caller = call.caller.as_deref().expect("a feed begins with its caller");
+    let limits = call.node.quotas().fed();
+    if !limits.limits(caller) {
+        return;
+    }
+    let updates = origins.iter().filter(|origin| origin.kind == OperationKind::Update);
+    let groups: BTreeSet<&DocumentGroup> = updates.map(|origin| origin.id.group()).collect();
+    let wait = async {
+        for group in groups {
+            limits.wait_for_rewrite(caller, group).await;
+        }
+    };
+    if call.hop == ForwardKind::Client {
+        wait.await;
+    } else {
+        // What exceeds the limit is paid back before the next ones.
+        let _ = tokio::time::timeout(call.timeout / 2, wait).await;
+    }
+}
+
+/// Reasons for which groups of updates take nothing more: those before them can have written large documents
+/// again since these were admitted.
+///
+/// # Errors
+/// The pool takes no work.
+pub(super) async fn full_groups(
+    call: &DocumentCall,
+    origins: &[WaveWrite],
+) -> Result<BTreeMap<DocumentGroup, Error>, Error> {
+    // Only what is limited has a share.
+    let updates = origins.iter().filter(|write| write.kind == OperationKind::Update && write.size.is_some());
+    let groups: BTreeSet<DocumentGroup> = updates.map(|write| write.id.group().clone()).collect();
+    if groups.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let (node, permit) = (Arc::clone(&call.node), call.permit.clone());
+    let limits = call.caller.as_ref().map(|caller| caller.limits).unwrap_or_default();
+    let measure = move || {
+        let full = |group: DocumentGroup| {
+            let error = node.admit_growth(&limits, &permit, &group, 0).err()?;
+            Some((group, error))
+        };
+        groups.into_iter().filter_map(full).collect()
+    };
+    call.node.pool().run(measure).await
+}
