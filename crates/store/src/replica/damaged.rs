@@ -22,83 +22,111 @@ impl Store {
     /// Costs a count of each replica, and a read of all files of those that cannot be counted.
     ///
     /// # Errors
-    /// The manifest cannot be written.
+    /// The manifest cannot be written; a replica cannot be counted, though all its files can be read by now.
+    /// Then nothing is taken out.
     pub fn give_up_damaged(&self, buckets: &[BucketId]) -> Result<(), Error> {
         let shared = self.shared();
         shared.check_open()?;
-        let damaged = damaged(shared, buckets);
-        if damaged.is_empty() {
+        let uncounted = uncounted(shared, buckets);
+        if uncounted.is_empty() {
             return Ok(());
         }
         let state = shared.state();
-        let parts = damaged.iter().flat_map(|bucket| parts(&state, *bucket));
-        let segments: BTreeMap<u64, BucketSegment> = parts
-            .flat_map(|part| part.segments.clone())
+        let segments_of = |bucket: BucketId| {
+            parts(&state, bucket).into_iter().flat_map(|part| part.segments.clone()).collect::<Vec<_>>()
+        };
+        let segments: BTreeMap<u64, BucketSegment> = uncounted
+            .iter()
+            .flat_map(|(bucket, _)| segments_of(*bucket))
             .map(|segment| (segment.record.number, segment))
             .collect();
+        let is_unreadable =
+            |segment: &BucketSegment| !segment.opened.as_ref().is_ok_and(|opened| opened.verify().is_ok());
+        let unreadable: BTreeSet<u64> = segments
+            .iter()
+            .filter(|(_, segment)| is_unreadable(segment))
+            .map(|(number, _)| *number)
+            .collect();
+        let mut damaged = Vec::with_capacity(uncounted.len());
+        for (bucket, error) in uncounted {
+            // The disk refused a read, and does not any more: no file is a loss.
+            if !segments_of(bucket).iter().any(|segment| unreadable.contains(&segment.record.number)) {
+                return Err(error);
+            }
+            damaged.push(bucket);
+        }
         drop(state);
         let retention_us = shared.tuning().tombstone_retention.as_micros() as u64;
         let since = shared.timestamps.now().0.saturating_sub(retention_us / 2);
-        let (mut unreadable, mut leaving) = (BTreeSet::new(), BTreeSet::new());
-        for (number, segment) in &segments {
-            let opened = segment.opened.as_ref();
-            let is_whole = opened.is_ok_and(|opened| opened.verify().is_ok());
-            let is_young = opened.is_ok_and(|opened| opened.oldest() >= since);
-            if !is_whole {
-                unreadable.insert(*number);
-            }
-            if !is_whole || !is_young {
-                leaving.insert(*number);
-            }
-        }
+        let given_up = GivenUpFiles { replicas: &damaged, unreadable, since };
+        let leaving: Vec<u64> = segments
+            .iter()
+            .filter(|(_, segment)| !given_up.stays(segment))
+            .map(|(number, _)| *number)
+            .collect();
+        let unreadable = &given_up.unreadable;
         tracing::error!(?unreadable, ?leaving, replicas = ?damaged, "segments leave damaged replicas");
-        let given_up = GivenUpFiles { replicas: &damaged, unreadable, leaving };
         shared.publish_alone(&damaged, |state| Ok(given_up.without(state)))?;
         shared.counts.forget(&damaged);
         Ok(())
     }
 }
 
-/// The replicas of these buckets that damage, or the disk, keeps from being counted.
-fn damaged(shared: &StoreContext, buckets: &[BucketId]) -> Vec<BucketId> {
+/// Those of these replicas that damage, or the disk, keeps from being counted, each with the error.
+fn uncounted(shared: &StoreContext, buckets: &[BucketId]) -> Vec<(BucketId, Error)> {
     let counting = counting(shared);
-    let is_replica = |bucket: &BucketId| counting.reading().state.replicas.contains_key(bucket);
-    let is_damaged = |bucket: &BucketId| {
-        let counted = info(shared, &counting, *bucket, Timestamp(0));
-        matches!(counted, Err(Error::Corrupt { .. } | Error::Io { .. }))
+    let error_of = |bucket: BucketId| match info(shared, &counting, bucket, Timestamp(0)) {
+        Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => Some((bucket, error)),
+        _ => None,
     };
-    buckets.iter().copied().filter(|bucket| is_replica(bucket) && is_damaged(bucket)).collect()
+    let is_replica = |bucket: &BucketId| counting.reading().state.replicas.contains_key(bucket);
+    buckets.iter().copied().filter(is_replica).filter_map(error_of).collect()
 }
 
-/// Segments that leave replicas, by number.
+/// Segments that leave replicas.
 struct GivenUpFiles<'a> {
     replicas: &'a [BucketId],
+    /// Numbers of those that cannot be read.
     unreadable: BTreeSet<u64>,
-    leaving: BTreeSet<u64>,
+    /// Others stay if they have no version from before this time.
+    since: u64,
 }
 
 impl GivenUpFiles<'_> {
+    fn is_readable(&self, segment: &BucketSegment) -> bool {
+        !self.unreadable.contains(&segment.record.number)
+    }
+
+    /// Returns true if a segment stays in the replicas. Not a matter of its number alone: others may have been
+    /// merged into it since they were read.
+    fn stays(&self, segment: &BucketSegment) -> bool {
+        let is_young = segment.opened.as_ref().is_ok_and(|opened| opened.oldest() >= self.since);
+        is_young && self.is_readable(segment)
+    }
+
     fn without(&self, state: &StoreState) -> StoreState {
         let mut new = state.clone();
         let mut replicas = (*state.replicas).clone();
         for replica in self.replicas {
+            // It may have been divided since.
+            let Some(is_complete) = replicas.get_mut(replica) else { continue };
+            *is_complete = false;
             new.buckets = isolated(&new.buckets, *replica);
             for part in new.buckets.iter_mut().filter(|part| is_part(part.id, *replica)) {
-                *part = with_others(part, &self.leaving);
+                *part = with_those(part, |segment| self.stays(segment));
             }
-            replicas.insert(*replica, false);
         }
         // What is left of former replicas is of no use, and would keep the files.
         for part in new.buckets.iter_mut().filter(|part| !is_of_replica(state, part.id)) {
-            *part = with_others(part, &self.unreadable);
+            *part = with_those(part, |segment| self.is_readable(segment));
         }
         new.replicas = Arc::new(replicas);
         new
     }
 }
 
-/// A bucket with its other segments.
-fn with_others(bucket: &StoredBucket, gone: &BTreeSet<u64>) -> Arc<StoredBucket> {
-    let others = bucket.segments.iter().filter(|segment| !gone.contains(&segment.record.number));
-    Arc::new(StoredBucket { id: bucket.id, segments: others.cloned().collect() })
+/// A bucket with those of its segments that stay.
+fn with_those(bucket: &StoredBucket, stays: impl Fn(&BucketSegment) -> bool) -> Arc<StoredBucket> {
+    let segments = bucket.segments.iter().filter(|segment| stays(segment)).cloned().collect();
+    Arc::new(StoredBucket { id: bucket.id, segments })
 }

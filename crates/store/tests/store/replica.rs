@@ -2,10 +2,12 @@
 //! should not have.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentVersion, Timestamp};
-use millrace_store::{Store, StoreVisit, VersionKey};
+use millrace_env::{DiskFault, FaultyDisk, RealDisk};
+use millrace_store::{Store, StoreOptions, StoreVisit, VersionKey};
 
 use crate::common::{get, id, open, visited};
 use crate::late::{NOW, RETENTION, apply, infos, small, version};
@@ -297,5 +299,28 @@ fn a_damaged_replica_is_filled_again() {
     assert_eq!((get(&store, old), get(&store, young)), (None, i64::try_from(NOW - 20).ok()));
     copy(&store, damaged);
     store.complete_replicas(&[damaged]).expect("completed");
+    assert_eq!(infos(&store, &buckets()), whole);
+}
+
+/// A read that the disk refuses once takes nothing out of a replica.
+#[test]
+fn a_replica_whose_files_can_be_read_again_stays_as_it_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let options = || StoreOptions { disk: Arc::new(disk.clone()), ..small(directory.path()) };
+    let store = open(options());
+    apply(&store, versions().0);
+    store.seal().expect("sealed");
+    apply(&store, vec![version("id:n:mail:g=ann:old", NOW - RETENTION + 100, true).0]);
+    store.seal().expect("sealed");
+    store.create_replicas(&buckets()).expect("made");
+    let whole = infos(&store, &buckets());
+    // After a start nothing is counted.
+    store.close();
+    let store = open(options());
+    disk.inject(DiskFault::FailReads { count: 1 });
+    store.give_up_damaged(&buckets()).expect_err("a read was refused");
+    assert_eq!(infos(&store, &buckets()), whole);
+    store.give_up_damaged(&buckets()).expect("all can be counted");
     assert_eq!(infos(&store, &buckets()), whole);
 }
