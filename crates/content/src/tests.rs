@@ -520,6 +520,15 @@ fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
     node.stop();
 }
 
+/// Damages the oldest file.
+fn cut_first_segment(directory: &TempDir) {
+    let segments = std::fs::read_dir(directory.path().join("segments")).expect("listed");
+    let first = segments.map(|entry| entry.expect("an entry").path()).min().expect("there is one");
+    let bytes = std::fs::read(&first).expect("read");
+    std::fs::remove_file(&first).expect("removed");
+    std::fs::write(&first, &bytes[..bytes.len() / 2]).expect("written");
+}
+
 /// Damage in the file of one replica keeps no other from being reported.
 #[test]
 fn a_damaged_replica_is_reported_as_incomplete_and_filled() {
@@ -537,12 +546,7 @@ fn a_damaged_replica_is_reported_as_incomplete_and_filled() {
         node.pull(bucket, &source, PullMode::Whole);
         node.replicas.complete(bucket).expect("it is there");
     }
-    let segments = std::fs::read_dir(node.directory.path().join("segments")).expect("listed");
-    let first =
-        segments.map(|entry| entry.expect("an entry").path()).min().expect("that of the first bucket");
-    let bytes = std::fs::read(&first).expect("read");
-    std::fs::remove_file(&first).expect("removed");
-    std::fs::write(&first, &bytes[..bytes.len() / 2]).expect("written");
+    cut_first_segment(&node.directory);
     let node = node.restart(&runtime);
     let found = node.replicas.replicas(&|_| true, Timestamp(0)).expect("both are reported");
     let shown = found.iter().map(|(bucket, info)| (*bucket, info.complete, info.content.documents));
@@ -556,4 +560,20 @@ fn a_damaged_replica_is_reported_as_incomplete_and_filled() {
         assert_eq!(equal(&infos), [true; 4], "{infos:?}");
     }
     assert!(!node.info(bucket_of(0)).0.expect("it is there").complete, "its owner says when it is");
+}
+
+/// A node that joins a cluster reports also those of its contents that cannot be read.
+#[test]
+fn damaged_contents_from_before_a_cluster_are_incomplete_replicas() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let replicas = open(&directory);
+    replicas.apply(&[&version_of(start(), 0, 0, 1)]).remove(0).expect("it is written");
+    replicas.store().seal().expect("sealed");
+    drop(replicas);
+    cut_first_segment(&directory);
+    for _ in 0..2 {
+        let found = open(&directory).replicas(&|_| true, Timestamp(0)).expect("all are reported");
+        let are_complete: Vec<bool> = found.iter().map(|(_, info)| info.complete).collect();
+        assert_eq!(are_complete, [false; 1 << BITS], "the file can have documents of each");
+    }
 }
