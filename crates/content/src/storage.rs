@@ -133,6 +133,10 @@ impl ReplicaStorage for StoreReplicas {
         self.store.has_replica(bucket)
     }
 
+    fn fault(&self, bucket: BucketId) -> Option<NodeFailure> {
+        self.store.replica_infos(&[bucket], Timestamp(0)).err().map(failure)
+    }
+
     fn newest(&self) -> Timestamp {
         self.store.newest()
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use millrace_bucket::BucketId;
 use millrace_cluster::{
     ClusterConfiguration, ClusterState, ClusterVersion, DividedGroups, FenceRefusal, Incarnation,
-    NodeHierarchy, NodeKey, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent,
+    NodeFailure, NodeHierarchy, NodeKey, NodeReply, NodeRequest, NodeResponse, PullMode, ReplicaContent,
     ReplicaDistribution, ReplicaOrigin, ReplicatedRow, ReportedReplica, RequestFence, RowContent,
     UnfinishedRow,
 };
@@ -21,7 +21,7 @@ use millrace_document::{
 };
 use millrace_membership::{ClusterMembership, PackagePublication, Settings};
 use millrace_peer::{PeerAddress, PeerConnections, PeerService, TransferSource};
-use millrace_replication::replica::ReplicaStorage;
+use millrace_replication::replica::{ReplicaStorage, StorageWork};
 use millrace_sim::ModelStorage;
 use millrace_store::{Store, StoreOptions};
 use millrace_trust::Connection;
@@ -553,6 +553,13 @@ fn a_damaged_replica_is_reported_as_incomplete_and_filled() {
     assert_eq!(shown.collect::<Vec<_>>(), [(bucket_of(0), false, 0), (bucket_of(1), true, 2)]);
     let contents = [0, 1].map(|_| node.replicas.replica(bucket_of(0), Timestamp(0)).expect("it is reported"));
     assert_eq!(equal(&contents), [true, false, false, true], "it is not made complete as it is");
+    let expected = contents[0].expect("it is reported").content;
+    let refused = StorageWork::Complete { bucket: bucket_of(0), expected }.run(&*node.replicas);
+    let file = |reason: &str| reason.contains(".seg");
+    assert!(
+        matches!(&refused, NodeResponse::Failed(NodeFailure::Storage { reason }) if file(reason)),
+        "its owner shows why: {refused:?}"
+    );
     node.replicas.read(bucket_of(0), &id(0, 0)).expect_err("it cannot be read");
     node.pull(bucket_of(0), &source, PullMode::Whole);
     for group in [0, 1] {
