@@ -2,10 +2,12 @@
 //! other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_document::Timestamp;
+use millrace_segment::SegmentFile;
 
 use super::{counting, info, is_of_replica, isolated, parts};
 use crate::context::StoreContext;
@@ -22,8 +24,9 @@ impl Store {
     /// Costs a count of each replica, and a read of all files of those that cannot be counted.
     ///
     /// # Errors
-    /// The manifest cannot be written; a replica cannot be counted, though all its files can be read by now.
-    /// Then nothing is taken out.
+    /// The manifest cannot be written. A replica cannot be counted, though its files may be whole: the disk
+    /// refused a read and does not any more, a file cannot be opened, or it is of a later version of the
+    /// program. Then nothing is taken out.
     pub fn give_up_damaged(&self, buckets: &[BucketId]) -> Result<(), Error> {
         let shared = self.shared();
         shared.check_open()?;
@@ -40,13 +43,12 @@ impl Store {
             .flat_map(|(bucket, _)| segments_of(*bucket))
             .map(|segment| (segment.record.number, segment))
             .collect();
-        let is_unreadable =
-            |segment: &BucketSegment| !segment.opened.as_ref().is_ok_and(|opened| opened.verify().is_ok());
-        let unreadable: BTreeSet<u64> = segments
-            .iter()
-            .filter(|(_, segment)| is_unreadable(segment))
-            .map(|(number, _)| *number)
-            .collect();
+        let mut unreadable = BTreeSet::new();
+        for (number, segment) in &segments {
+            if is_unreadable(shared, segment)? {
+                unreadable.insert(*number);
+            }
+        }
         let mut damaged = Vec::with_capacity(uncounted.len());
         for (bucket, error) in uncounted {
             // The disk refused a read, and does not any more: no file is a loss.
@@ -81,6 +83,32 @@ fn uncounted(shared: &StoreContext, buckets: &[BucketId]) -> Vec<(BucketId, Erro
     };
     let is_replica = |bucket: &BucketId| counting.reading().state.replicas.contains_key(bucket);
     buckets.iter().copied().filter(is_replica).filter_map(error_of).collect()
+}
+
+/// Returns true if a segment is damaged, or the disk refuses to read it.
+///
+/// # Errors
+/// It may be whole.
+fn is_unreadable(shared: &StoreContext, segment: &BucketSegment) -> Result<bool, Error> {
+    let refused = match &segment.opened {
+        Ok(opened) => return Ok(opened.verify().is_err()),
+        Err(error) => error,
+    };
+    let (disk, number) = (&*shared.options.disk, segment.record.number);
+    let path = shared.segment_path(number);
+    match disk.open(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+        // It belongs to another user, or too many files are open.
+        Err(error) => return Err(Error::io("read a segment", &error)),
+        Ok(_) => {}
+    }
+    match SegmentFile::open(disk, &path, number, Arc::clone(&shared.caches.segments)) {
+        Err(error @ millrace_segment::Error::Version { .. }) => Err(error.into()),
+        Err(_) => Ok(true),
+        Ok(opened) if opened.verify().is_err() => Ok(true),
+        // It could not be opened when the store was; the next start opens it.
+        Ok(_) => Err(refused.clone()),
+    }
 }
 
 /// Segments that leave replicas.

@@ -324,3 +324,26 @@ fn a_replica_whose_files_can_be_read_again_stays_as_it_is() {
     store.give_up_damaged(&buckets()).expect("all can be counted");
     assert_eq!(infos(&store, &buckets()), whole);
 }
+
+/// A file of a later version of the program is not damaged: that program can be started again.
+#[test]
+fn a_file_of_a_later_version_stays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(small(directory.path()));
+    apply(&store, versions().0);
+    store.seal().expect("sealed");
+    store.create_replicas(&buckets()).expect("made");
+    store.close();
+    let file = files(&directory.path().join("segments")).into_iter().next().expect("there is one");
+    let mut bytes = std::fs::read(&file).expect("read");
+    // In the header and in the trailer.
+    for block in [0, bytes.len() - 64] {
+        bytes[block + 8..block + 12].copy_from_slice(&u32::MAX.to_le_bytes());
+    }
+    std::fs::write(&file, &bytes).expect("written");
+    let store = open(small(directory.path()));
+    let refused = store.give_up_damaged(&buckets()).expect_err("it is not damaged").to_string();
+    assert!(refused.contains("use the program that wrote it"), "{refused}");
+    store.close();
+    assert!(std::fs::read(&file).expect("it is there") == bytes);
+}
