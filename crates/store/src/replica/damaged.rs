@@ -16,10 +16,10 @@ use crate::{Error, Store};
 
 impl Store {
     /// Takes damaged files out of those of these replicas that cannot be counted because of them. These
-    /// replicas are incomplete from then on, and must be filled from complete ones. Their other files stay if
-    /// all versions in them are younger than half of the time for which removals are remembered: removals of
-    /// older ones may have been in the damaged files, and be forgotten elsewhere. Rows of the tail stay.
-    /// Durable when it returns.
+    /// replicas are incomplete from then on, and must be filled from complete ones. If a damaged file may have
+    /// had versions that are older than half of the time for which removals are remembered, so do all others
+    /// with such versions: the removals of these may have been in it, and be forgotten elsewhere. Rows of the
+    /// tail stay. Durable when it returns.
     ///
     /// Costs a count of each replica, and a read of all files of those that cannot be counted.
     ///
@@ -60,6 +60,8 @@ impl Store {
         drop(state);
         let retention_us = shared.tuning().tombstone_retention.as_micros() as u64;
         let since = shared.timestamps.now().0.saturating_sub(retention_us / 2);
+        let are_young = unreadable.iter().all(|number| is_young(&segments[number], since));
+        let since = if are_young { 0 } else { since };
         let given_up = GivenUpFiles { replicas: &damaged, unreadable, since };
         let leaving: Vec<u64> = segments
             .iter()
@@ -111,6 +113,11 @@ fn is_unreadable(shared: &StoreContext, segment: &BucketSegment) -> Result<bool,
     }
 }
 
+/// Returns true if a segment certainly has no version from before a time.
+fn is_young(segment: &BucketSegment, since: u64) -> bool {
+    segment.opened.as_ref().is_ok_and(|opened| opened.oldest() >= since)
+}
+
 /// Segments that leave replicas.
 struct GivenUpFiles<'a> {
     replicas: &'a [BucketId],
@@ -128,8 +135,7 @@ impl GivenUpFiles<'_> {
     /// Returns true if a segment stays in the replicas. Not a matter of its number alone: others may have been
     /// merged into it since they were read.
     fn stays(&self, segment: &BucketSegment) -> bool {
-        let is_young = segment.opened.as_ref().is_ok_and(|opened| opened.oldest() >= self.since);
-        is_young && self.is_readable(segment)
+        is_young(segment, self.since) && self.is_readable(segment)
     }
 
     fn without(&self, state: &StoreState) -> StoreState {

@@ -302,6 +302,46 @@ fn a_damaged_replica_is_filled_again() {
     assert_eq!(infos(&store, &buckets()), whole);
 }
 
+/// A removal that was lost with a young file is remembered elsewhere: older files stay.
+#[test]
+fn damage_of_a_young_file_takes_no_older_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let options = || StoreOptions { disk: Arc::new(disk.clone()), ..small(directory.path()) };
+    let (old, young) = ("id:n:mail:g=ann:old", "id:n:mail:g=ann:young");
+    let bucket = bucket_of(young);
+    let store = open(options());
+    for (id, timestamp) in [(old, NOW - RETENTION + 100), (young, NOW - 20)] {
+        apply(&store, vec![version(id, timestamp, true).0]);
+        store.seal().expect("sealed");
+    }
+    store.create_replicas(&[bucket]).expect("made");
+    store.close();
+    let file = files(&directory.path().join("segments")).pop().expect("that of the young one");
+    let length = file.metadata().expect("known").len();
+    let flip = |offset: u64| {
+        let name_ends = file.to_string_lossy().into_owned();
+        disk.inject(DiskFault::FlipBit { name_ends, offset, bit: 0 });
+    };
+    // A byte of the ids or times, which are read after the file was opened.
+    let is_of_keys = |offset: &u64| {
+        let store = open(options());
+        flip(*offset);
+        let counted = store.replica_infos(&[bucket], Timestamp(0));
+        disk.heal();
+        store.close();
+        counted.is_err()
+    };
+    let offset = (64..length).step_by(8).find(is_of_keys).expect("there are some");
+    let store = open(options());
+    flip(offset);
+    store.give_up_damaged(&[bucket]).expect("given up");
+    disk.heal();
+    assert_eq!((get(&store, old).is_some(), get(&store, young)), (true, None));
+    let found = infos(&store, &[bucket])[0].expect("it is there");
+    assert_eq!((found.documents, found.complete), (1, false));
+}
+
 /// A read that the disk refuses once takes nothing out of a replica.
 #[test]
 fn a_replica_whose_files_can_be_read_again_stays_as_it_is() {
