@@ -108,8 +108,12 @@ fn is_unreadable(shared: &StoreContext, segment: &BucketSegment) -> Result<bool,
         Err(error @ millrace_segment::Error::Version { .. }) => Err(error.into()),
         Err(_) => Ok(true),
         Ok(opened) if opened.verify().is_err() => Ok(true),
-        // It could not be opened when the store was; the next start opens it.
-        Ok(_) => Err(refused.clone()),
+        Ok(_) => {
+            let action = format!("fill replicas with documents in {}", path.display());
+            let reason =
+                format!("it could not be opened at the start ({refused}), and can now; start the node again");
+            Err(Error::Io { action, reason })
+        }
     }
 }
 
