@@ -30,10 +30,54 @@ impl Store {
     pub fn give_up_damaged(&self, buckets: &[BucketId]) -> Result<(), Error> {
         let shared = self.shared();
         shared.check_open()?;
-        let uncounted = uncounted(shared, buckets);
-        if uncounted.is_empty() {
+        let damaged = DamagedReplicas::of(shared, buckets)?;
+        if damaged.replicas.is_empty() {
             return Ok(());
         }
+        let DamagedReplicas { replicas, segments, unreadable } = damaged;
+        let retention_us = shared.tuning().tombstone_retention.as_micros() as u64;
+        let since = shared.timestamps.now().0.saturating_sub(retention_us / 2);
+        let are_young = unreadable.iter().all(|number| is_young(&segments[number], since));
+        let since = if are_young { 0 } else { since };
+        let given_up = GivenUpFiles { replicas: &replicas, unreadable, since };
+        let leaving: Vec<u64> = segments
+            .iter()
+            .filter(|(_, segment)| !given_up.stays(segment))
+            .map(|(number, _)| *number)
+            .collect();
+        let unreadable = &given_up.unreadable;
+        tracing::error!(?unreadable, ?leaving, ?replicas, "segments leave damaged replicas");
+        shared.publish_alone(&replicas, |state| Ok(given_up.without(state)))?;
+        shared.counts.forget(&replicas);
+        Ok(())
+    }
+
+    /// Returns true if a replica has files that [`Store::give_up_damaged`] takes out of it. Costs as much.
+    ///
+    /// # Errors
+    /// Those of [`Store::give_up_damaged`] for which nothing is taken out.
+    pub fn is_damaged(&self, bucket: BucketId) -> Result<bool, Error> {
+        self.shared().check_open()?;
+        Ok(!DamagedReplicas::of(self.shared(), &[bucket])?.replicas.is_empty())
+    }
+}
+
+/// Replicas that damage keeps from being counted.
+struct DamagedReplicas {
+    replicas: Vec<BucketId>,
+    /// Their segments, by number.
+    segments: BTreeMap<u64, BucketSegment>,
+    /// Numbers of those that cannot be read.
+    unreadable: BTreeSet<u64>,
+}
+
+impl DamagedReplicas {
+    /// Those of these buckets.
+    ///
+    /// # Errors
+    /// A replica cannot be counted, though its files may be whole.
+    fn of(shared: &StoreContext, buckets: &[BucketId]) -> Result<Self, Error> {
+        let uncounted = uncounted(shared, buckets);
         let state = shared.state();
         let segments_of = |bucket: BucketId| {
             parts(&state, bucket).into_iter().flat_map(|part| part.segments.clone()).collect::<Vec<_>>()
@@ -49,30 +93,15 @@ impl Store {
                 unreadable.insert(*number);
             }
         }
-        let mut damaged = Vec::with_capacity(uncounted.len());
+        let mut replicas = Vec::with_capacity(uncounted.len());
         for (bucket, error) in uncounted {
             // The disk refused a read, and does not any more: no file is a loss.
             if !segments_of(bucket).iter().any(|segment| unreadable.contains(&segment.record.number)) {
                 return Err(error);
             }
-            damaged.push(bucket);
+            replicas.push(bucket);
         }
-        drop(state);
-        let retention_us = shared.tuning().tombstone_retention.as_micros() as u64;
-        let since = shared.timestamps.now().0.saturating_sub(retention_us / 2);
-        let are_young = unreadable.iter().all(|number| is_young(&segments[number], since));
-        let since = if are_young { 0 } else { since };
-        let given_up = GivenUpFiles { replicas: &damaged, unreadable, since };
-        let leaving: Vec<u64> = segments
-            .iter()
-            .filter(|(_, segment)| !given_up.stays(segment))
-            .map(|(number, _)| *number)
-            .collect();
-        let unreadable = &given_up.unreadable;
-        tracing::error!(?unreadable, ?leaving, replicas = ?damaged, "segments leave damaged replicas");
-        shared.publish_alone(&damaged, |state| Ok(given_up.without(state)))?;
-        shared.counts.forget(&damaged);
-        Ok(())
+        Ok(DamagedReplicas { replicas, segments, unreadable })
     }
 }
 
