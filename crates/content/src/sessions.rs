@@ -113,8 +113,8 @@ impl FetchSessions {
         Some(queue.extract_if(.., is_next).collect())
     }
 
-    /// Looks for damage in the replicas that are to be filled. Those that cannot be filled are answered, and not
-    /// fetched again and again.
+    /// Looks for damage in the replicas that are to be filled. Those that cannot be filled are answered, and
+    /// not fetched again and again.
     fn check(&self, wanted: &mut Vec<SessionReplica>) {
         let store = self.replicas.store();
         wanted.retain_mut(|of| {

@@ -16,10 +16,10 @@ use crate::{Error, Store};
 
 impl Store {
     /// Takes damaged files out of those of these replicas that cannot be counted because of them. These
-    /// replicas are incomplete from then on, and must be filled from complete ones. If a damaged file may have
-    /// had versions that are older than half of the time for which removals are remembered, so do all others
-    /// with such versions: the removals of these may have been in it, and be forgotten elsewhere. Rows of the
-    /// tail stay. Durable when it returns.
+    /// replicas are incomplete from then on, and must be filled from complete ones. If a damaged file may
+    /// have had versions that are older than half of the time for which removals are remembered, all other
+    /// files with such versions leave as well: removals of these may have been in it, and be forgotten
+    /// elsewhere. Rows of the tail stay. Durable when it returns.
     ///
     /// Costs a count of each replica, and a read of all files of those that cannot be counted.
     ///
@@ -165,8 +165,8 @@ impl GivenUpFiles<'_> {
         !self.unreadable.contains(&segment.record.number)
     }
 
-    /// Returns true if a segment stays in the replicas. Not a matter of its number alone: others may have been
-    /// merged into it since they were read.
+    /// Returns true if a segment stays in the replicas. Its number alone does not say so: others may have
+    /// been merged into it since they were read.
     fn stays(&self, segment: &BucketSegment) -> bool {
         is_young(segment, self.since) && self.is_readable(segment)
     }

@@ -257,9 +257,9 @@ impl TailSealer {
         })
     }
 
-    /// Deletes the files of generations that no one reads any more. Logs are kept in order: while one is read,
-    /// those after it wait. One of them may be deleted as soon as it is kept, for its size, and the earlier one
-    /// would then name a still later one as the next.
+    /// Deletes the files of generations that no one reads any more. Logs are kept in order: while one is
+    /// read, those after it wait. One of them may be deleted as soon as it is kept, for its size, and the
+    /// earlier one would then name a still later one as the next.
     fn delete_retired(&self) {
         let _one_at_a_time = self.deleting.lock();
         let keeps_logs = !self.shared.options.keep_logs.is_zero();
