@@ -116,17 +116,21 @@ impl FetchSessions {
     /// Looks for damage in the replicas that are to be filled. Those that cannot be filled are answered, and
     /// not fetched again and again.
     fn check(&self, wanted: &mut Vec<SessionReplica>) {
+        let buckets: Vec<BucketId> = wanted.iter().map(|of| of.bucket).collect();
         let store = self.replicas.store();
-        wanted.retain_mut(|of| {
-            // If this panics, so does the installation, which is answered.
-            match catch_unwind(AssertUnwindSafe(|| store.is_damaged(of.bucket))).unwrap_or(Ok(false)) {
-                Ok(is_damaged) => of.is_damaged = is_damaged,
-                Err(error) => {
-                    (of.callback)(Err(storage::failure(error)));
-                    return false;
-                }
+        // If this fails or panics, so does the installation, which is answered.
+        let found = catch_unwind(AssertUnwindSafe(|| store.uncounted_replicas(&buckets)));
+        let uncounted: HashMap<_, _> =
+            found.unwrap_or(Ok(Vec::new())).unwrap_or_default().into_iter().collect();
+        wanted.retain_mut(|of| match uncounted.get(&of.bucket) {
+            Some(Some(error)) => {
+                (of.callback)(Err(storage::failure(error.clone())));
+                false
             }
-            true
+            found => {
+                of.is_damaged = found.is_some();
+                true
+            }
         });
     }
 

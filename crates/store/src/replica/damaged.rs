@@ -30,11 +30,14 @@ impl Store {
     pub fn give_up_damaged(&self, buckets: &[BucketId]) -> Result<(), Error> {
         let shared = self.shared();
         shared.check_open()?;
-        let damaged = DamagedReplicas::of(shared, buckets)?;
-        if damaged.replicas.is_empty() {
+        let UncountedReplicas { replicas, segments, unreadable } = UncountedReplicas::of(shared, buckets);
+        if replicas.is_empty() {
             return Ok(());
         }
-        let DamagedReplicas { replicas, segments, unreadable } = damaged;
+        if let Some(error) = replicas.iter().find_map(|(_, refused)| refused.clone()) {
+            return Err(error);
+        }
+        let replicas: Vec<BucketId> = replicas.into_iter().map(|(bucket, _)| bucket).collect();
         let retention_us = shared.tuning().tombstone_retention.as_micros() as u64;
         let since = shared.timestamps.now().0.saturating_sub(retention_us / 2);
         let are_young = unreadable.iter().all(|number| is_young(&segments[number], since));
@@ -52,31 +55,30 @@ impl Store {
         Ok(())
     }
 
-    /// Returns true if a replica has files that [`Store::give_up_damaged`] takes out of it. Costs as much.
+    /// Those of these replicas that cannot be counted, each with the error for which
+    /// [`Store::give_up_damaged`] takes nothing out of it; `None`: it takes damaged files out. Costs as much.
     ///
     /// # Errors
-    /// Those of [`Store::give_up_damaged`] for which nothing is taken out.
-    pub fn is_damaged(&self, bucket: BucketId) -> Result<bool, Error> {
+    /// The store is closed.
+    pub fn uncounted_replicas(&self, buckets: &[BucketId]) -> Result<Vec<(BucketId, Option<Error>)>, Error> {
         self.shared().check_open()?;
-        Ok(!DamagedReplicas::of(self.shared(), &[bucket])?.replicas.is_empty())
+        Ok(UncountedReplicas::of(self.shared(), buckets).replicas)
     }
 }
 
-/// Replicas that damage keeps from being counted.
-struct DamagedReplicas {
-    replicas: Vec<BucketId>,
+/// Replicas that cannot be counted.
+struct UncountedReplicas {
+    /// With an error if none of their files is known to be damaged, or one may be whole that cannot be read.
+    replicas: Vec<(BucketId, Option<Error>)>,
     /// Their segments, by number.
     segments: BTreeMap<u64, BucketSegment>,
     /// Numbers of those that cannot be read.
     unreadable: BTreeSet<u64>,
 }
 
-impl DamagedReplicas {
-    /// Those of these buckets.
-    ///
-    /// # Errors
-    /// A replica cannot be counted, though its files may be whole.
-    fn of(shared: &StoreContext, buckets: &[BucketId]) -> Result<Self, Error> {
+impl UncountedReplicas {
+    /// Those of these buckets. Each file is read once.
+    fn of(shared: &StoreContext, buckets: &[BucketId]) -> Self {
         let uncounted = uncounted(shared, buckets);
         let state = shared.state();
         let segments_of = |bucket: BucketId| {
@@ -88,20 +90,31 @@ impl DamagedReplicas {
             .map(|segment| (segment.record.number, segment))
             .collect();
         let mut unreadable = BTreeSet::new();
+        let mut refused: BTreeMap<u64, Error> = BTreeMap::new();
         for (number, segment) in &segments {
-            if is_unreadable(shared, segment)? {
-                unreadable.insert(*number);
+            match is_unreadable(shared, segment) {
+                Ok(false) => {}
+                Ok(true) => {
+                    unreadable.insert(*number);
+                }
+                Err(error) => {
+                    refused.insert(*number, error);
+                }
             }
         }
-        let mut replicas = Vec::with_capacity(uncounted.len());
-        for (bucket, error) in uncounted {
-            // The disk refused a read, and does not any more: no file is a loss.
-            if !segments_of(bucket).iter().any(|segment| unreadable.contains(&segment.record.number)) {
-                return Err(error);
-            }
-            replicas.push(bucket);
-        }
-        Ok(DamagedReplicas { replicas, segments, unreadable })
+        let with_refusal = |(bucket, error): (BucketId, Error)| {
+            let numbers = segments_of(bucket).into_iter().map(|segment| segment.record.number);
+            let numbers: Vec<u64> = numbers.collect();
+            let refusal = match numbers.iter().find_map(|number| refused.get(number)) {
+                Some(refused) => Some(refused.clone()),
+                None if numbers.iter().any(|number| unreadable.contains(number)) => None,
+                // The disk refused a read, and does not any more: no file is a loss.
+                None => Some(error),
+            };
+            (bucket, refusal)
+        };
+        let replicas = uncounted.into_iter().map(with_refusal).collect();
+        UncountedReplicas { replicas, segments, unreadable }
     }
 }
 
