@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use millrace_bucket::BucketId;
-use millrace_cluster::NodeFailure;
+use millrace_cluster::{NodeFailure, NodeResponse};
 use millrace_replication::replica::KeeperJob;
 use millrace_store::{ArrivedSegment, Store};
 
@@ -44,15 +44,19 @@ impl InstallQueue {
 pub(crate) struct InstallBatch(Vec<(KeeperJob, FetchedReplica)>);
 
 impl InstallBatch {
-    /// Installs them durably.
-    pub(crate) fn install(&self, store: &Store) -> Result<(), NodeFailure> {
+    /// Calls `install` for all of them, and where that fails for each, so that one that cannot be installed
+    /// holds up no other. Returns the responses to the jobs.
+    pub(crate) fn run(
+        &self,
+        install: impl Fn(&[&FetchedReplica]) -> NodeResponse,
+    ) -> Vec<(KeeperJob, NodeResponse)> {
         let all: Vec<&FetchedReplica> = self.0.iter().map(|(_, whole)| whole).collect();
-        install(store, &all)
-    }
-
-    /// Jobs of the files.
-    pub(crate) fn jobs(&self) -> Vec<KeeperJob> {
-        self.0.iter().map(|(job, _)| *job).collect()
+        let together = install(&all);
+        let counts = all.len() == 1 || !matches!(together, NodeResponse::Failed(_));
+        let respond = |(job, whole): &(KeeperJob, FetchedReplica)| {
+            (*job, if counts { together.clone() } else { install(&[whole]) })
+        };
+        self.0.iter().map(respond).collect()
     }
 }
 
@@ -79,4 +83,33 @@ pub(crate) fn install(store: &Store, all: &[&FetchedReplica]) -> Result<(), Node
     let files: Vec<(&ArrivedSegment, &[BucketId])> =
         files.iter().map(|(file, buckets)| (&***file, &buckets[..])).collect();
     ArrivedSegment::install_all(&files).map_err(storage::failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a batch with replicas of these buckets, of which bucket 1 cannot be installed.
+    fn run(buckets: &[u64]) -> Vec<bool> {
+        let mut queue = InstallQueue::default();
+        for (job, bits) in (0..).zip(buckets) {
+            let bucket = BucketId::new(8, *bits);
+            queue.add(KeeperJob(job), FetchedReplica { bucket, drops: Vec::new(), files: Vec::new() });
+        }
+        let batch = queue.next().expect("some wait");
+        let responses = batch.run(|all| match all.iter().any(|whole| whole.bucket == BucketId::new(8, 1)) {
+            true => NodeResponse::Failed(NodeFailure::Differs),
+            false => NodeResponse::Done,
+        });
+        let jobs: Vec<u64> = responses.iter().map(|(job, _)| job.0).collect();
+        assert_eq!(jobs, (0..buckets.len() as u64).collect::<Vec<_>>());
+        responses.iter().map(|(_, response)| matches!(response, NodeResponse::Done)).collect()
+    }
+
+    #[test]
+    fn a_replica_that_cannot_be_installed_holds_up_no_other() {
+        assert_eq!(run(&[0, 1, 2]), [true, false, true]);
+        assert_eq!(run(&[0, 2]), [true, true]);
+        assert_eq!(run(&[1]), [false]);
+    }
 }

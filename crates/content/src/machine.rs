@@ -29,8 +29,8 @@ use tokio::runtime::Handle;
 use crate::TransferThrottle;
 use crate::finishing::HandedOverWrite;
 use crate::incoming::{IncomingTransfer, IncomingTransfers};
-use crate::installing::InstallQueue;
-use crate::pull::{FetchHandle, FetchedPart, NodeFetches, WantedReplica};
+use crate::installing::{self, InstallQueue};
+use crate::pull::{FetchHandle, FetchedPart, FetchedReplica, NodeFetches, WantedReplica};
 use crate::storage::StoreReplicas;
 
 /// Callback for the outcome of a write.
@@ -92,8 +92,7 @@ pub(crate) enum MachineInput {
     },
     /// Files have been installed.
     Installed {
-        jobs: Vec<KeeperJob>,
-        response: NodeResponse,
+        responses: Vec<(KeeperJob, NodeResponse)>,
     },
     /// A fetch has brought a part, or ended.
     Fetched {
@@ -337,9 +336,9 @@ impl MachineDriver {
                 self.events.push(DistributorEvent::Decided { decision, outcome })
             }
             MachineInput::Done { job, response } => self.done(job, response),
-            MachineInput::Installed { jobs, response } => {
+            MachineInput::Installed { responses } => {
                 self.installing.done();
-                jobs.into_iter().for_each(|job| self.done(job, response.clone()));
+                responses.into_iter().for_each(|(job, response)| self.done(job, response));
                 self.install_next();
             }
             MachineInput::Fetched { job, outcome } => self.fetched(job, outcome),
@@ -484,9 +483,10 @@ impl MachineDriver {
         let Some(batch) = self.installing.next() else { return };
         let (replicas, inputs) = (Arc::clone(&self.parts.replicas), self.inputs.clone());
         self.parts.runtime.spawn_blocking(move || {
-            let response = guarded(|| response(batch.install(replicas.store())));
+            let install =
+                |all: &[&FetchedReplica]| guarded(|| response(installing::install(replicas.store(), all)));
             // The machine may have stopped.
-            let _ = inputs.send(MachineInput::Installed { jobs: batch.jobs(), response });
+            let _ = inputs.send(MachineInput::Installed { responses: batch.run(install) });
         });
     }
 

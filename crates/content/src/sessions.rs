@@ -20,7 +20,7 @@ use crate::TransferThrottle;
 use crate::incoming::{IncomingTransfer, IncomingTransfers};
 use crate::pull::{FetchCallback, FetchedPart, FetchedReplica, broke_off, no_thread, spawn_fetch};
 use crate::receive::{ReceiveEnd, ReceiveListener, ReceiveRequest};
-use crate::storage::StoreReplicas;
+use crate::storage::{self, StoreReplicas};
 
 /// Delay of a session during which further requests are collected: operations on many buckets begin at about
 /// the same time.
@@ -36,6 +36,8 @@ struct SessionReplica {
     callback: Arc<FetchCallback>,
     /// Dead if it is not wanted any more.
     live: Weak<()>,
+    /// True if damaged files leave it when it is filled, even if there is nothing to copy.
+    is_damaged: bool,
 }
 
 /// All sessions of a node, by the node that they fetch from.
@@ -68,7 +70,7 @@ impl FetchSessions {
         callback: Arc<FetchCallback>,
     ) -> Arc<()> {
         let live = Arc::new(());
-        let wanted = SessionReplica { bucket, callback, live: Arc::downgrade(&live) };
+        let wanted = SessionReplica { bucket, callback, live: Arc::downgrade(&live), is_damaged: false };
         let mut waiting = self.lock();
         if let Some(others) = waiting.get_mut(peer) {
             others.push(wanted);
@@ -111,7 +113,32 @@ impl FetchSessions {
         Some(queue.extract_if(.., is_next).collect())
     }
 
-    fn session(&self, from: NodeKey, peer: &PeerAddress, wanted: Vec<SessionReplica>) {
+    /// Looks for damage in the replicas that are to be filled. Those that cannot be filled are answered, and
+    /// not fetched again and again.
+    fn check(&self, wanted: &mut Vec<SessionReplica>) {
+        let buckets: Vec<BucketId> = wanted.iter().map(|of| of.bucket).collect();
+        let store = self.replicas.store();
+        // If this fails or panics, so does the installation, which is answered.
+        let found = catch_unwind(AssertUnwindSafe(|| store.uncounted_replicas(&buckets)));
+        let uncounted: HashMap<_, _> =
+            found.unwrap_or(Ok(Vec::new())).unwrap_or_default().into_iter().collect();
+        wanted.retain_mut(|of| match uncounted.get(&of.bucket) {
+            Some(Some(error)) => {
+                (of.callback)(Err(storage::failure(error.clone())));
+                false
+            }
+            found => {
+                of.is_damaged = found.is_some();
+                true
+            }
+        });
+    }
+
+    fn session(&self, from: NodeKey, peer: &PeerAddress, mut wanted: Vec<SessionReplica>) {
+        self.check(&mut wanted);
+        if wanted.is_empty() {
+            return;
+        }
         let mut buckets: Vec<BucketId> = wanted.iter().map(|wanted| wanted.bucket).collect();
         buckets.sort_unstable();
         assert!(buckets.is_sorted_by(|one, next| one < next), "a session fetches a bucket for one request");
@@ -175,7 +202,7 @@ impl FetchSession<'_> {
         for of in whole {
             let BucketParcels { drops, arrived, .. } = parts.remove(&of.bucket).unwrap_or_default();
             let files: Vec<Arc<ArrivedSegment>> = arrived.into_iter().map(|(_, parcel)| parcel).collect();
-            let some = !drops.is_empty() || !files.is_empty();
+            let some = of.is_damaged || !drops.is_empty() || !files.is_empty();
             (of.callback)(Ok(some.then_some(FetchedPart::Whole(FetchedReplica {
                 bucket: of.bucket,
                 drops,

@@ -29,15 +29,21 @@ impl StoreReplicas {
 
     /// Adopts the contents of the store as replicas of the cluster's buckets, which have this number of bits.
     /// Contents of a bucket without a replica are from before the store joined a cluster, and complete; from
-    /// now on there is a replica only if one was created.
+    /// now on there is a replica only if one was created. Contents that cannot be read become an incomplete
+    /// replica, since other nodes have none of it; but once there are replicas, only a former one left them.
     pub(crate) fn adopt(&self, bits: u8) -> Result<(), Error> {
         self.bits.store(bits, Ordering::Relaxed);
         let mut buckets = self.store.replica_buckets(bits)?;
+        let is_first = !buckets.iter().any(|bucket| self.store.has_replica(*bucket));
         buckets.retain(|bucket| !self.store.has_replica(*bucket));
         let found = self.infos(buckets, Timestamp(0))?;
-        let readable = found.into_iter().filter(|(_, info)| info.is_ok());
-        let readable: Vec<BucketId> = readable.map(|(bucket, _)| bucket).collect();
-        self.store.create_replicas(&readable)
+        let (readable, damaged): (Vec<CountedBucket>, Vec<CountedBucket>) =
+            found.into_iter().partition(|(_, info)| info.is_ok());
+        let of = |found: &[CountedBucket]| found.iter().map(|(bucket, _)| *bucket).collect::<Vec<BucketId>>();
+        if is_first {
+            self.store.create_incomplete_replicas(&of(&damaged))?;
+        }
+        self.store.create_replicas(&of(&readable))
     }
 
     /// The contents of those of these buckets that have some, or the error because of which a bucket cannot
@@ -125,6 +131,10 @@ impl ReplicaStorage for StoreReplicas {
 
     fn exists(&self, bucket: BucketId) -> bool {
         self.store.has_replica(bucket)
+    }
+
+    fn fault(&self, bucket: BucketId) -> Option<NodeFailure> {
+        self.store.replica_infos(&[bucket], Timestamp(0)).err().map(failure)
     }
 
     fn newest(&self) -> Timestamp {

@@ -35,6 +35,8 @@ use crate::source::StoreSource;
 use crate::storage::StoreReplicas;
 use crate::{ContentNode, PeerPort, TransferPace, TransferThrottle};
 
+mod damaged;
+
 const BITS: u8 = 2;
 const GROUPS: u64 = 6;
 
@@ -518,42 +520,4 @@ fn a_new_owner_ends_what_the_one_before_began_under_its_timestamp() {
     let (_, timestamp) = store.get(&id(1, 2)).expect("it can be read").expect("it is there");
     assert_eq!(timestamp, Timestamp(start + 3));
     node.stop();
-}
-
-/// Damage in the file of one replica keeps no other from being reported.
-#[test]
-fn a_damaged_replica_is_reported_as_incomplete_and_filled() {
-    let runtime = Runtime::new().expect("a runtime");
-    let (source, node) = (ModelledNode::new(&runtime), ModelledNode::new(&runtime));
-    let start = start();
-    for group in [0, 1] {
-        let bucket = bucket_of(group);
-        for (of, origin) in [(&source, ReplicaOrigin::Complete), (&node, ReplicaOrigin::Incomplete)] {
-            of.replicas.create(bucket, origin).expect("it can be made");
-            of.model.create(bucket, origin).expect("a model can be made");
-        }
-        source.apply(&[version_of(start, group, 0, 1), version_of(start, group, 1, 2)]);
-        // Each has a file of its own.
-        node.pull(bucket, &source, PullMode::Whole);
-        node.replicas.complete(bucket).expect("it is there");
-    }
-    let segments = std::fs::read_dir(node.directory.path().join("segments")).expect("listed");
-    let first =
-        segments.map(|entry| entry.expect("an entry").path()).min().expect("that of the first bucket");
-    let bytes = std::fs::read(&first).expect("read");
-    std::fs::remove_file(&first).expect("removed");
-    std::fs::write(&first, &bytes[..bytes.len() / 2]).expect("written");
-    let node = node.restart(&runtime);
-    let found = node.replicas.replicas(&|_| true, Timestamp(0)).expect("both are reported");
-    let shown = found.iter().map(|(bucket, info)| (*bucket, info.complete, info.content.documents));
-    assert_eq!(shown.collect::<Vec<_>>(), [(bucket_of(0), false, 0), (bucket_of(1), true, 2)]);
-    let contents = [0, 1].map(|_| node.replicas.replica(bucket_of(0), Timestamp(0)).expect("it is reported"));
-    assert_eq!(equal(&contents), [true, false, false, true], "it is not made complete as it is");
-    node.replicas.read(bucket_of(0), &id(0, 0)).expect_err("it cannot be read");
-    node.pull(bucket_of(0), &source, PullMode::Whole);
-    for group in [0, 1] {
-        let infos = [&node, &source].map(|of| of.info(bucket_of(group)).0);
-        assert_eq!(equal(&infos), [true; 4], "{infos:?}");
-    }
-    assert!(!node.info(bucket_of(0)).0.expect("it is there").complete, "its owner says when it is");
 }

@@ -19,6 +19,11 @@ pub enum DiskFault {
     },
     /// Every write stops after half of its bytes, with an error.
     ShortWrite,
+    /// The next reads of files fail with an I/O error.
+    FailReads {
+        /// Number of them.
+        count: u64,
+    },
     /// Reads of files with this suffix find one bit flipped.
     FlipBit {
         /// Suffix of the file's name.
@@ -41,6 +46,8 @@ pub struct FaultyDisk {
 struct PendingFaults {
     fail_sync: AtomicBool,
     short_write: AtomicBool,
+    /// Number of reads that fail.
+    failing_reads: AtomicU64,
     /// `u64::MAX`: no limit.
     remaining: AtomicU64,
     flip: Mutex<Option<(String, u64, u8)>>,
@@ -60,6 +67,7 @@ impl FaultyDisk {
             DiskFault::FailSync => self.faults.fail_sync.store(true, Ordering::SeqCst),
             DiskFault::Full { remaining } => self.faults.remaining.store(remaining, Ordering::SeqCst),
             DiskFault::ShortWrite => self.faults.short_write.store(true, Ordering::SeqCst),
+            DiskFault::FailReads { count } => self.faults.failing_reads.store(count, Ordering::SeqCst),
             DiskFault::FlipBit { name_ends, offset, bit } => *self.flip() = Some((name_ends, offset, bit)),
         }
     }
@@ -68,6 +76,7 @@ impl FaultyDisk {
     pub fn heal(&self) {
         self.faults.fail_sync.store(false, Ordering::SeqCst);
         self.faults.short_write.store(false, Ordering::SeqCst);
+        self.faults.failing_reads.store(0, Ordering::SeqCst);
         self.faults.remaining.store(u64::MAX, Ordering::SeqCst);
         *self.flip() = None;
     }
@@ -81,6 +90,14 @@ impl FaultyDisk {
             return Err(io::Error::other("injected: the sync failed"));
         }
         Ok(())
+    }
+
+    fn read_fails(&self) -> io::Result<()> {
+        let failing = &self.faults.failing_reads;
+        match failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+            Ok(_) => Err(io::Error::other("injected: the read failed")),
+            Err(_) => Ok(()),
+        }
     }
 }
 
@@ -175,6 +192,7 @@ impl ReadFile for FaultyReadFile {
     }
 
     fn read_at(&self, offset: u64, buffers: &mut [&mut [u8]]) -> io::Result<()> {
+        self.disk.read_fails()?;
         self.inner.read_at(offset, buffers)?;
         let flip = self.disk.flip();
         if let Some((name_ends, at, bit)) = &*flip

@@ -74,6 +74,9 @@ fn faults_happen_until_healed() {
     assert_eq!(kinds(&disk), Err(io::ErrorKind::WriteZero));
     disk.heal();
     assert_eq!(kinds(&disk), Ok(()));
+    disk.inject(DiskFault::FailReads { count: 1 });
+    assert_eq!(read(&disk, &path).map_err(|error| error.kind()), Err(io::ErrorKind::Other));
+    assert_eq!(read(&disk, &path).expect("read"), [7; 10]);
     disk.inject(DiskFault::FlipBit { name_ends: "a".to_owned(), offset: 3, bit: 0 });
     assert_eq!(read(&disk, &path).expect("read"), [7, 7, 7, 6, 7, 7, 7, 7, 7, 7]);
     disk.heal();

@@ -39,6 +39,12 @@ pub trait ReplicaStorage {
     /// True if there is a replica; cheap.
     fn exists(&self, bucket: BucketId) -> bool;
 
+    /// Reason for which a replica cannot be read, so that its contents are never as expected; `None`: it can,
+    /// or there is none.
+    fn fault(&self, _bucket: BucketId) -> Option<NodeFailure> {
+        None
+    }
+
     /// Newest timestamp seen in any bucket, including buckets deleted since.
     fn newest(&self) -> Timestamp;
 

@@ -109,7 +109,7 @@ fn expect(
 ) -> Result<(), NodeFailure> {
     match storage.replica(bucket, expected.removals_since)? {
         None => Err(NodeFailure::NoReplica),
-        Some(info) if info.content != expected => Err(NodeFailure::Differs),
+        Some(info) if info.content != expected => Err(storage.fault(bucket).unwrap_or(NodeFailure::Differs)),
         Some(_) => Ok(()),
     }
 }

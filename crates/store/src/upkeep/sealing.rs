@@ -42,6 +42,8 @@ pub(crate) struct TailSealer {
     roller: Arc<TailRoller>,
     /// Generations that are sealed and that someone may still read.
     retired: Mutex<Vec<Arc<TailGeneration>>>,
+    /// Held while the files of those are deleted, and their logs kept, one after another.
+    deleting: Mutex<()>,
     /// Set while a generation is being sealed.
     is_sealing: Mutex<bool>,
     /// Notified when the sealing of a generation has ended, with or without success.
@@ -68,6 +70,7 @@ impl TailSealer {
             shared,
             roller,
             retired: Mutex::default(),
+            deleting: Mutex::default(),
             is_sealing: Mutex::default(),
             ended: Condvar::new(),
             unfitting: Mutex::default(),
@@ -254,12 +257,20 @@ impl TailSealer {
         })
     }
 
-    /// Deletes the files of generations that no one reads any more.
+    /// Deletes the files of generations that no one reads any more. Logs are kept in order: while one is
+    /// read, those after it wait. One of them may be deleted as soon as it is kept, for its size, and the
+    /// earlier one would then name a still later one as the next.
     fn delete_retired(&self) {
+        let _one_at_a_time = self.deleting.lock();
+        let keeps_logs = !self.shared.options.keep_logs.is_zero();
+        let mut waits = false;
         let mut retired = self.retired.lock();
-        let (free, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut *retired)
-            .into_iter()
-            .partition(|generation| Arc::strong_count(generation) == 1);
+        let (free, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut *retired).into_iter().partition(|generation| {
+                let is_read = Arc::strong_count(generation) > 1;
+                waits |= is_read && keeps_logs;
+                !is_read && !waits
+            });
         *retired = kept;
         drop(retired);
         for generation in free {

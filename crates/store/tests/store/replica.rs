@@ -2,10 +2,12 @@
 //! should not have.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millrace_bucket::BucketId;
 use millrace_document::{DocumentVersion, Timestamp};
-use millrace_store::{Store, StoreVisit, VersionKey};
+use millrace_env::{DiskFault, FaultyDisk, RealDisk};
+use millrace_store::{Store, StoreOptions, StoreVisit, VersionKey};
 
 use crate::common::{get, id, open, visited};
 use crate::late::{NOW, RETENTION, apply, infos, small, version};
@@ -298,4 +300,90 @@ fn a_damaged_replica_is_filled_again() {
     copy(&store, damaged);
     store.complete_replicas(&[damaged]).expect("completed");
     assert_eq!(infos(&store, &buckets()), whole);
+}
+
+/// A removal that was lost with a young file is remembered elsewhere: older files stay.
+#[test]
+fn damage_of_a_young_file_takes_no_older_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let options = || StoreOptions { disk: Arc::new(disk.clone()), ..small(directory.path()) };
+    let (old, young) = ("id:n:mail:g=ann:old", "id:n:mail:g=ann:young");
+    let bucket = bucket_of(young);
+    let store = open(options());
+    for (id, timestamp) in [(old, NOW - RETENTION + 100), (young, NOW - 20)] {
+        apply(&store, vec![version(id, timestamp, true).0]);
+        store.seal().expect("sealed");
+    }
+    store.create_replicas(&[bucket]).expect("made");
+    store.close();
+    let file = files(&directory.path().join("segments")).pop().expect("that of the young one");
+    let length = file.metadata().expect("known").len();
+    let flip = |offset: u64| {
+        let name_ends = file.to_string_lossy().into_owned();
+        disk.inject(DiskFault::FlipBit { name_ends, offset, bit: 0 });
+    };
+    // A byte of the ids or times, which are read after the file was opened.
+    let is_of_keys = |offset: &u64| {
+        let store = open(options());
+        flip(*offset);
+        let counted = store.replica_infos(&[bucket], Timestamp(0));
+        disk.heal();
+        store.close();
+        counted.is_err()
+    };
+    let offset = (64..length).step_by(8).find(is_of_keys).expect("there are some");
+    let store = open(options());
+    flip(offset);
+    store.give_up_damaged(&[bucket]).expect("given up");
+    disk.heal();
+    assert_eq!((get(&store, old).is_some(), get(&store, young)), (true, None));
+    let found = infos(&store, &[bucket])[0].expect("it is there");
+    assert_eq!((found.documents, found.complete), (1, false));
+}
+
+/// A read that the disk refuses once takes nothing out of a replica.
+#[test]
+fn a_replica_whose_files_can_be_read_again_stays_as_it_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = FaultyDisk::new(Arc::new(RealDisk));
+    let options = || StoreOptions { disk: Arc::new(disk.clone()), ..small(directory.path()) };
+    let store = open(options());
+    apply(&store, versions().0);
+    store.seal().expect("sealed");
+    apply(&store, vec![version("id:n:mail:g=ann:old", NOW - RETENTION + 100, true).0]);
+    store.seal().expect("sealed");
+    store.create_replicas(&buckets()).expect("made");
+    let whole = infos(&store, &buckets());
+    // After a start nothing is counted.
+    store.close();
+    let store = open(options());
+    disk.inject(DiskFault::FailReads { count: 1 });
+    store.give_up_damaged(&buckets()).expect_err("a read was refused");
+    assert_eq!(infos(&store, &buckets()), whole);
+    store.give_up_damaged(&buckets()).expect("all can be counted");
+    assert_eq!(infos(&store, &buckets()), whole);
+}
+
+/// A file of a later version of the program is not damaged: that program can be started again.
+#[test]
+fn a_file_of_a_later_version_stays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = open(small(directory.path()));
+    apply(&store, versions().0);
+    store.seal().expect("sealed");
+    store.create_replicas(&buckets()).expect("made");
+    store.close();
+    let file = files(&directory.path().join("segments")).into_iter().next().expect("there is one");
+    let mut bytes = std::fs::read(&file).expect("read");
+    // In the header and in the trailer.
+    for block in [0, bytes.len() - 64] {
+        bytes[block + 8..block + 12].copy_from_slice(&u32::MAX.to_le_bytes());
+    }
+    std::fs::write(&file, &bytes).expect("written");
+    let store = open(small(directory.path()));
+    let refused = store.give_up_damaged(&buckets()).expect_err("it is not damaged").to_string();
+    assert!(refused.contains("use the program that wrote it"), "{refused}");
+    store.close();
+    assert!(std::fs::read(&file).expect("it is there") == bytes);
 }

@@ -530,6 +530,34 @@ fn a_kept_log_that_is_missing_is_noticed() {
     }
 }
 
+/// A log that is read for longer than the one after it: that one is deleted for its size only after it was
+/// kept beside the earlier one, which names it.
+#[test]
+fn logs_are_kept_in_order() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let live = directory.path().join("live");
+    let keep_logs = Duration::from_secs(3600);
+    let store = open(StoreOptions { keep_logs, keep_logs_bytes: 8 << 10, ..options(&live) });
+    // The snapshot reads the log of the first write while it is made.
+    let attach = || {
+        put(&store, "id:n:mail:g=ann:1", "words", 1);
+        store.seal().expect("sealed");
+        put(&store, "id:n:mail:g=ann:2", &"more than is kept ".repeat(1000), 2);
+        store.seal().expect("sealed");
+        attached()
+    };
+    store.create_snapshot(&name("first"), store.next_timestamp(), attach).expect("made");
+    put(&store, "id:n:mail:g=ann:3", "words", 3);
+    wait_until("no sealed log waits", || {
+        store.seal().expect("sealed");
+        std::fs::read_dir(live.join("tail")).expect("listed").count() <= 2
+    });
+    let time = store.next_timestamp();
+    store.close();
+    let refused = at(&live, time).expect_err("the second one is not kept").to_string();
+    assert!(refused.contains("the logs of writes after the snapshot are not there"), "{refused}");
+}
+
 /// A crash while a generation is made leaves it without a name, and its number is given again: its log would
 /// stand for that of the next one.
 #[test]
