@@ -75,6 +75,9 @@ impl From<ExceededLimit> for Error {
     }
 }
 
+/// Key of a limit, and its bytes a second; `None`: there is no limit.
+type KeyLimit<K> = Option<(K, u64)>;
+
 impl FedByteLimits {
     pub(super) fn new(group_max: Option<u64>) -> Self {
         let (written, rewritten) = (FedAllowances::new(), FedAllowances::new());
@@ -150,7 +153,7 @@ impl FedByteLimits {
     }
 
     /// The caller and the group that have limits.
-    fn limited<'f>(&self, fed: FedBytes<'f>) -> (Option<(String, u64)>, Option<(&'f DocumentGroup, u64)>) {
+    fn limited<'f>(&self, fed: FedBytes<'f>) -> (KeyLimit<String>, KeyLimit<&'f DocumentGroup>) {
         let FedBytes { caller, group, .. } = fed;
         let of_caller = caller.and_then(|caller| Some((caller.name.to_string(), caller.limits.fed_bytes?)));
         (of_caller, group.filter(|group| **group != DocumentGroup::None).zip(self.group_max))
