@@ -3,19 +3,26 @@
 //! Which documents these are depends on all documents, so a search finds them before its own pass, by a pass
 //! over the vectors. Its query then has their scores in the place of the vector.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
+use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::evaluation::{SearchedDocument, number_of};
 use crate::fields::whole_at;
+use crate::hit_scan::{HitScan, HitSink, VisitedDocument};
+use crate::kept_hits::take;
 use crate::mapping::{field_at, type_of};
 use crate::query::{self, BoolQuery, SearchQuery, parse_at, text_of};
 use crate::query_scope::ParseScope;
+use crate::read_fields::ReadFields;
 use crate::request::ElasticParameters;
-use crate::search::run;
+use crate::scan_limit::ScanProgress;
+use crate::search::SearchHit;
 use crate::search_request::HitSearch;
 use crate::service::ElasticService;
 use crate::vector_similarity::{VectorSimilarity, dimensions_of, is_vector, vector_of};
@@ -203,17 +210,35 @@ impl NearestQuery {
         let query = std::mem::replace(&mut base.query, SearchQuery::All);
         let must = vec![SearchQuery::Nearest(Box::new(compared))];
         base.query = SearchQuery::Bool(BoolQuery { must, filter: vec![query], ..BoolQuery::default() });
-        base.size = self.count.unwrap_or(base.size);
-        let found = run(service, indexes, &base)?;
-        if found.facts.is_timed_out {
+        let memory = service.node.query_memory();
+        take(&memory, base.pattern_bytes())?;
+        let count = self.count.unwrap_or(base.size);
+        let mut sink = NearestSink { count, memory: &memory, seq_no_end: i64::MAX, documents: Vec::new() };
+        let mut progress = ScanProgress::begin(&base.limit, &service.gone);
+        let (query, request) = (&base.query, &base);
+        let scan = HitScan {
+            service,
+            query,
+            minimum_score: None,
+            request,
+            after: None,
+            sees_hidden: false,
+            is_backwards: false,
+        };
+        for (ordinal, index) in indexes.iter().enumerate() {
+            sink.seq_no_end = base.seq_nos_end.as_ref().map_or(i64::MAX, |ends| ends[ordinal]);
+            scan.visit(ordinal, index, &mut progress, &mut sink)?;
+        }
+        if progress.is_timed_out {
             return Err(Error::Timeout(
                 "the vectors were not compared within the time of a search; narrow the [filter] of [knn]"
                     .to_owned(),
             ));
         }
+        sink.prune();
         let mut scores: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
-        for hit in found.hits {
-            scores.entry(hit.index.entry.name.clone()).or_default().insert(hit.stored.id, hit.score);
+        for NearDocument { ordinal, id, score, .. } in sink.documents {
+            scores.entry(indexes[ordinal].entry.name.clone()).or_default().insert(id, score);
         }
         self.stage = NearestStage::Chosen(scores);
         Ok(())
@@ -227,6 +252,68 @@ impl NearestQuery {
             }
             NearestStage::Asked | NearestStage::Compared => 0,
         }
+    }
+}
+
+/// A document with the score of its vector.
+struct NearDocument {
+    score: f64,
+    /// Position of the index among those that are visited.
+    ordinal: usize,
+    seq_no: i64,
+    id: String,
+}
+
+impl NearDocument {
+    /// Order of two: the more similar one comes first, and of equal ones that which was written first.
+    fn order(&self, other: &NearDocument) -> Ordering {
+        let place = |of: &NearDocument| (of.ordinal, of.seq_no);
+        other.score.total_cmp(&self.score).then_with(|| place(self).cmp(&place(other)))
+    }
+
+    /// Bytes that it takes, about.
+    fn bytes(&self) -> usize {
+        size_of::<NearDocument>() + self.id.len()
+    }
+}
+
+/// Collects the documents with the highest scores: of each its id alone, however long its vector is.
+struct NearestSink<'s> {
+    count: usize,
+    memory: &'s QueryMemory,
+    /// Sequence number of the first write that does not count in the index that is visited.
+    seq_no_end: i64,
+    documents: Vec<NearDocument>,
+}
+
+impl NearestSink<'_> {
+    /// Drops the documents behind the first `count`.
+    fn prune(&mut self) {
+        if self.documents.len() > self.count {
+            self.documents.select_nth_unstable_by(self.count, NearDocument::order);
+            let dropped = self.documents.drain(self.count..).map(|document| document.bytes()).sum();
+            self.memory.give_back(dropped);
+        }
+    }
+}
+
+impl HitSink for NearestSink<'_> {
+    fn add(&mut self, hit: SearchHit, _: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
+        let SearchHit { stored, ordinal, score, .. } = hit;
+        if stored.seq_no < self.seq_no_end {
+            let document = NearDocument { score, ordinal, seq_no: stored.seq_no, id: stored.id };
+            take(self.memory, document.bytes())?;
+            self.documents.push(document);
+        }
+        // Dropping the others takes as long as a visit of all, so it is done seldom.
+        if self.documents.len() >= self.count.saturating_add(COUNT_MAX) {
+            self.prune();
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn fields(&self, _: &OpenIndex) -> ReadFields {
+        ReadFields::NONE
     }
 }
 
@@ -352,7 +439,9 @@ impl SearchedDocument<'_> {
         let least = match query.limit {
             None => f64::NEG_INFINITY,
             Some(SimilarityLimit::Score(score)) => score,
-            Some(SimilarityLimit::Similarity(bound)) => similarity.score_at_similarity(bound),
+            Some(SimilarityLimit::Similarity(bound)) => {
+                similarity.score_at_similarity(bound, query.vector.len())
+            }
             Some(SimilarityLimit::Distance(bound)) => similarity.score_at_distance(bound),
         };
         Ok(best.filter(|score| *score >= least).map(|score| score * query.boost))

@@ -123,14 +123,41 @@ fn the_nearest_documents_are_found_in_both_forms() {
 }
 
 #[test]
+fn the_nearest_of_many_are_found() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get(
+        "PUT /m",
+        r#"{"mappings":{"properties":{"v":{"type":"dense_vector","dims":1,"similarity":"l2_norm"}}}}"#,
+    );
+    // More than are kept at a time, the nearest first in one order and last in the other.
+    for begin in (0..10_200).step_by(1_700) {
+        let lines: String = (begin..begin + 1_700)
+            .map(|n| format!("{{\"index\":{{\"_id\":\"{n}\"}}}}\n{{\"v\":[{n}]}}\n"))
+            .collect();
+        assert_eq!(service.get("POST /m/_bulk", &lines)["errors"], false);
+    }
+    for (wanted, expected) in [(0, "0 1 2"), (10_199, "10199 10198 10197")] {
+        let body = json!({ "knn": { "field": "v", "query_vector": [wanted], "k": 3 } }).to_string();
+        assert_eq!(ids(&service.get("POST /m/_search", &body)), expected);
+    }
+}
+
+#[test]
 fn malformed_vectors_and_queries_for_them_are_refused() {
     let directory = directory();
     let service = with_points(&directory);
+    service.get(
+        "PUT /b",
+        r#"{"mappings":{"properties":{"v":{"type":"dense_vector","dims":2,"element_type":"byte"}}}}"#,
+    );
     for (request, body, reason) in [
         ("PUT /e/_doc/9", json!({ "v": [1, 2, 3] }), "number of dimensions [3]"),
         ("PUT /e/_doc/9", json!({ "v": 1 }), "an array of numbers"),
         ("PUT /e/_doc/9", json!({ "v": ["a", "b"] }), "an array of numbers"),
         ("PUT /o/_doc/9", json!({ "v": [] }), "an array of numbers"),
+        ("PUT /b/_doc/9", json!({ "v": [1, 128] }), "between [-128, 127] but found [128]"),
+        ("PUT /b/_doc/9", json!({ "v": [1, 0.5] }), "between [-128, 127] but found [0.5]"),
         (
             "PUT /x",
             json!({ "mappings": { "properties": { "v": { "type": "knn_vector" } } } }),
