@@ -22,9 +22,10 @@ use crate::query_text::{self, BoostedField, FieldsKind};
 use crate::regexp_signs::RegexpSigns;
 
 /// Kinds of queries whose members stand below the name of a field.
-pub(crate) const OF_ONE_FIELD: [&str; 12] = [
+pub(crate) const OF_ONE_FIELD: [&str; 13] = [
     "term",
     "terms",
+    "terms_set",
     "match",
     "match_phrase",
     "match_phrase_prefix",
@@ -49,6 +50,7 @@ pub(super) fn parse(kind: &str, body: &Value, scope: ParseScope<'_>) -> Result<S
         "ids" => ids(&members()?),
         "term" => term(members()?),
         "terms" => terms(members()?),
+        "terms_set" => Ok(SearchQuery::Functions(Box::new(FunctionQuery::of_terms_set(&members()?)?))),
         "match" | "match_phrase" | "match_phrase_prefix" | "match_bool_prefix" => words(kind, members()?),
         "multi_match" => multi_match(&members()?),
         "range" => range(members()?),
