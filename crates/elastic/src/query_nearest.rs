@@ -17,8 +17,8 @@ use crate::fields::whole_at;
 use crate::hit_scan::{HitScan, HitSink, VisitedDocument};
 use crate::kept_hits::take;
 use crate::mapping::{field_at, type_of};
-use crate::query::{self, BoolQuery, SearchQuery, parse_at, text_of};
-use crate::query_scope::ParseScope;
+use crate::query::{BoolQuery, SearchQuery, parse_at, text_of};
+use crate::query_scope::{ParseScope, parse_together};
 use crate::read_fields::ReadFields;
 use crate::request::ElasticParameters;
 use crate::scan_limit::ScanProgress;
@@ -333,17 +333,24 @@ fn count_in(members: &Map<String, Value>, name: &str) -> Result<Option<usize>, E
     }
 }
 
+fn too_many() -> Error {
+    Error::IllegalArgument(format!("a search may have {QUERIES_MAX} queries of the kind [knn]"))
+}
+
 /// Query of a search whose body has `knn` beside its query: what one of them finds.
 ///
 /// # Errors
-/// A `knn` is malformed.
+/// A `knn` is malformed, or there are too many.
 pub(crate) fn beside(query: Option<SearchQuery>, nearest: &Value) -> Result<SearchQuery, Error> {
-    let one = |nearest: &Value| query::parse(&json!({ "knn": nearest }));
     let nearest = match nearest {
-        Value::Array(several) => several.iter().map(one).collect::<Result<Vec<_>, _>>()?,
-        single => vec![one(single)?],
+        Value::Array(several) => several.as_slice(),
+        single => std::slice::from_ref(single),
     };
-    let mut should: Vec<SearchQuery> = query.into_iter().chain(nearest).collect();
+    if nearest.len() > QUERIES_MAX {
+        return Err(too_many());
+    }
+    let nearest: Vec<Value> = nearest.iter().map(|one| json!({ "knn": one })).collect();
+    let mut should: Vec<SearchQuery> = query.into_iter().chain(parse_together(&nearest)?).collect();
     if should.len() == 1 {
         return Ok(should.remove(0));
     }
@@ -364,9 +371,7 @@ pub(crate) fn choose_all(
         (request.size.max(1), request.routing.clone(), request.seq_nos_end.clone());
     let (mut left, mut bytes) = (QUERIES_MAX, 0);
     let mut choose = |nearest: &mut NearestQuery| -> Result<(), Error> {
-        left = left.checked_sub(1).ok_or_else(|| {
-            Error::IllegalArgument(format!("a search may have {QUERIES_MAX} queries of the kind [knn]"))
-        })?;
+        left = left.checked_sub(1).ok_or_else(too_many)?;
         let mut base = HitSearch::parse(&Map::new(), &ElasticParameters::default(), false)?;
         (base.size, base.routing, base.seq_nos_end) = (size, routing.clone(), seq_nos_end.clone());
         restrict(&mut base)?;

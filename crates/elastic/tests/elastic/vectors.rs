@@ -207,6 +207,11 @@ fn malformed_vectors_and_queries_for_them_are_refused() {
         ),
         (
             "POST /e/_search",
+            json!({ "knn": vec![json!({ "field": "v", "query_vector": [1, 2] }); 11] }),
+            "may have 10 queries of the kind [knn]",
+        ),
+        (
+            "POST /e/_search",
             json!({ "knn": { "field": "v", "query_vector_builder": {} } }),
             "does not support [query_vector_builder]",
         ),
