@@ -1,8 +1,9 @@
 //! Formulas: the arithmetic in the scripts of scores and of buckets.
 //!
-//! A script is a formula, or statements `double NAME = FORMULA;` before `return FORMULA;`. A formula has
-//! numbers, parameters, the score, the first value of a field (`doc['FIELD'].value`), operators, functions of
-//! `Math`, and measures of vectors. Everything else of a script is refused.
+//! A script is a formula, or statements `double NAME = FORMULA;` and `if (CONDITION) { return FORMULA; }`
+//! before `return FORMULA;`. A formula has numbers, parameters, the score, the first value of a field
+//! (`doc['FIELD'].value`), operators, functions of `Math`, and measures of vectors. Everything else of a
+//! script is refused.
 
 mod parsing;
 
@@ -393,6 +394,9 @@ mod tests {
             ("innerProduct(params.w, doc['v']) + lInfNorm(params.w, doc['v'])", 25.0),
             ("l2norm(params.w, 'v') * l2norm(params.w, 'v')", 2.0),
             ("double value = dotProduct(params.w, 'v'); return value / 2;", 12.0),
+            ("if (doc['m'].size() == 0) { return 7; } return doc['m'].value;", 7.0),
+            ("if (a < 1) return 1; else if (a < 9) { return 2 } else { return 3; }", 2.0),
+            ("double v = a; if (v > 9) { return 1; } if (v > 8) { return 2; } v + 1", 7.0),
             ("float a1 = 2; def b = a1 * 3;\n return b + a1", 8.0),
         ] {
             let value = parsed(source).and_then(|formula| formula.value(&Inputs));
@@ -418,6 +422,10 @@ mod tests {
             "Math.max(1)",
             "cosineSimilarity('v', 'v')",
             "if (a > 1) { return 2 }",
+            "if (a > 1) return 2 return 3",
+            "if (a > 1) { return 2; return 3",
+            "if (a > 1) 2; return 3",
+            "if (a > 1) { return 2 } else return 3; return 4",
             "for (;;) {}",
             "return 1; return 2",
             "'text'",
