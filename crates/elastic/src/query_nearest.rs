@@ -418,7 +418,7 @@ impl SearchedDocument<'_> {
     pub(crate) fn score_nearest(&self, query: &NearestQuery) -> Result<Option<f64>, Error> {
         match &query.stage {
             NearestStage::Asked => Err(Error::unsupported(
-                "[knn] in an aggregation, in [nested], or in a request other than a search",
+                "[knn] in an aggregation, in [nested] with others or [inner_hits], or in a request other than a search",
             )),
             NearestStage::Chosen(scores) => {
                 Ok(scores.get(self.index).and_then(|of_index| of_index.get(self.id)).copied())

@@ -370,9 +370,18 @@ fn nested(members: &Map<String, Value>, scope: ParseScope<'_>) -> Result<SearchQ
         }
         Some(_) => return Err(Error::Parsing("[inner_hits] must be an object".to_owned())),
     };
+    let (path, query) = (text_of(needed("path")?), parse_at(needed("query")?, scope.deeper()?)?);
+    let is_nearest = match &query {
+        SearchQuery::Named { query, .. } => matches!(**query, SearchQuery::Nearest(_)),
+        query => matches!(query, SearchQuery::Nearest(_)),
+    };
+    if is_nearest && inner.is_none() {
+        // Of a document with several vectors, the most similar one counts.
+        return Ok(query);
+    }
     Ok(SearchQuery::Nested(NestedQuery {
-        path: text_of(needed("path")?),
-        query: Box::new(parse_at(needed("query")?, scope.deeper()?)?),
+        path,
+        query: Box::new(query),
         scores: NestedScores::parse(&members.get("score_mode").map_or("avg".to_owned(), text_of))?,
         ignores_unmapped: members.get("ignore_unmapped") == Some(&Value::Bool(true)),
         inner,

@@ -123,6 +123,37 @@ fn the_nearest_documents_are_found_in_both_forms() {
 }
 
 #[test]
+fn the_nearest_object_of_a_document_counts() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get(
+        "PUT /n",
+        r#"{"mappings":{"properties":{"p":{"type":"nested","properties":{
+            "v":{"type":"dense_vector","dims":1,"similarity":"l2_norm"},"w":{"type":"knn_vector","dimension":1}}}}}}"#,
+    );
+    for (id, parts) in [("1", [1, 9]), ("2", [4, 3]), ("3", [30, 20])] {
+        let parts = parts.map(|n| json!({ "v": [n], "w": [n] }));
+        service.get(&format!("PUT /n/_doc/{id}"), &json!({ "p": parts }).to_string());
+    }
+    let elastic = json!({ "field": "p.v", "query_vector": [8], "k": 2 });
+    let nested = |knn: Value| json!({ "query": { "nested": { "path": "p", "query": { "knn": knn } } } });
+    for body in [
+        json!({ "knn": elastic }),
+        nested(elastic.clone()),
+        nested(json!({ "p.w": { "vector": [8], "k": 2 } })),
+        nested(json!({ "field": "p.v", "query_vector": [8], "k": 2, "boost": 1 })),
+    ] {
+        let answer = service.get("POST /n/_search", &body.to_string());
+        assert_eq!(ids(&answer), "1 2", "{body}");
+        assert_eq!(answer["hits"]["hits"][0]["_score"], 0.5, "{body}");
+    }
+    let mut shown = nested(elastic);
+    shown["query"]["nested"]["inner_hits"] = json!({});
+    let (status, answer) = service.ask("POST /n/_search", &shown.to_string());
+    assert!(status == 400 && answer.to_string().contains("or [inner_hits]"), "{answer}");
+}
+
+#[test]
 fn the_nearest_of_many_are_found() {
     let directory = directory();
     let service = TestService::open(&directory);
