@@ -80,6 +80,7 @@ mod query_ranges;
 mod query_scope;
 mod query_terms;
 mod query_text;
+mod rank_fusion;
 mod read_fields;
 mod regexp_signs;
 mod request;

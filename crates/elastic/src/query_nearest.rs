@@ -19,6 +19,7 @@ use crate::kept_hits::take;
 use crate::mapping::{field_at, type_of};
 use crate::query::{BoolQuery, SearchQuery, parse_at, text_of};
 use crate::query_scope::{ParseScope, parse_together};
+use crate::rank_fusion::RankFusion;
 use crate::read_fields::ReadFields;
 use crate::request::ElasticParameters;
 use crate::scan_limit::ScanProgress;
@@ -196,7 +197,7 @@ impl NearestQuery {
         &mut self,
         service: &ElasticService,
         indexes: &[OpenIndex],
-        mut base: HitSearch,
+        base: HitSearch,
     ) -> Result<(), Error> {
         if !indexes.is_empty()
             && indexes.iter().all(|index| field_at(&index.entry.mappings, &self.field).is_none())
@@ -207,41 +208,16 @@ impl NearestQuery {
             )));
         }
         let compared = NearestQuery { stage: NearestStage::Compared, ..self.clone() };
-        let query = std::mem::replace(&mut base.query, SearchQuery::All);
-        let must = vec![SearchQuery::Nearest(Box::new(compared))];
-        base.query = SearchQuery::Bool(BoolQuery { must, filter: vec![query], ..BoolQuery::default() });
-        let memory = service.node.query_memory();
-        take(&memory, base.pattern_bytes())?;
+        let compared = SearchQuery::Nearest(Box::new(compared));
         let count = self.count.unwrap_or(base.size);
-        let mut sink = NearestSink { count, memory: &memory, seq_no_end: i64::MAX, documents: Vec::new() };
-        let mut progress = ScanProgress::begin(&base.limit, &service.gone);
-        let (query, request) = (&base.query, &base);
-        let scan = HitScan {
-            service,
-            query,
-            minimum_score: None,
-            request,
-            after: None,
-            sees_hidden: false,
-            is_backwards: false,
-        };
-        for (ordinal, index) in indexes.iter().enumerate() {
-            sink.seq_no_end = base.seq_nos_end.as_ref().map_or(i64::MAX, |ends| ends[ordinal]);
-            scan.visit(ordinal, index, &mut progress, &mut sink)?;
-        }
-        if progress.is_timed_out {
-            return Err(Error::Timeout(
-                "the vectors were not compared within the time of a search; narrow the [filter] of [knn]"
-                    .to_owned(),
-            ));
-        }
-        sink.prune();
-        let mut scores: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
-        for NearDocument { ordinal, id, score, .. } in sink.documents {
-            scores.entry(indexes[ordinal].entry.name.clone()).or_default().insert(id, score);
-        }
-        self.stage = NearestStage::Chosen(scores);
+        self.stage = NearestStage::Chosen(best_scores(service, indexes, base, compared, count, None)?);
         Ok(())
+    }
+
+    /// A query for some documents with their scores.
+    fn of_scores(scores: BTreeMap<String, BTreeMap<String, f64>>) -> Self {
+        let (field, vector, stage) = (String::new(), Vec::new(), NearestStage::Chosen(scores));
+        NearestQuery { field, vector, count: None, filter: None, limit: None, boost: 1.0, stage }
     }
 
     /// Bytes of the documents that it found, about.
@@ -255,7 +231,58 @@ impl NearestQuery {
     }
 }
 
-/// A document with the score of its vector.
+/// Scores of the documents that a query finds among those of a search, `count` at most: the highest ones, or
+/// those of their ranks.
+fn best_scores(
+    service: &ElasticService,
+    indexes: &[OpenIndex],
+    mut base: HitSearch,
+    query: SearchQuery,
+    count: usize,
+    fusion: Option<RankFusion>,
+) -> Result<BTreeMap<String, BTreeMap<String, f64>>, Error> {
+    let filter = vec![std::mem::replace(&mut base.query, SearchQuery::All)];
+    base.query = SearchQuery::Bool(BoolQuery { must: vec![query], filter, ..BoolQuery::default() });
+    let memory = service.node.query_memory();
+    take(&memory, base.pattern_bytes())?;
+    let mut sink = NearestSink { count, memory: &memory, seq_no_end: i64::MAX, documents: Vec::new() };
+    let mut progress = ScanProgress::begin(&base.limit, &service.gone);
+    let (query, request) = (&base.query, &base);
+    let scan = HitScan {
+        service,
+        query,
+        minimum_score: None,
+        request,
+        after: None,
+        sees_hidden: false,
+        is_backwards: false,
+    };
+    for (ordinal, index) in indexes.iter().enumerate() {
+        sink.seq_no_end = base.seq_nos_end.as_ref().map_or(i64::MAX, |ends| ends[ordinal]);
+        scan.visit(ordinal, index, &mut progress, &mut sink)?;
+    }
+    if progress.is_timed_out {
+        return Err(Error::Timeout(
+            "the documents were not compared within the time of a search; narrow the [filter] of [knn]"
+                .to_owned(),
+        ));
+    }
+    sink.prune();
+    let mut documents = sink.documents;
+    if let Some(fusion) = fusion {
+        documents.sort_by(NearDocument::order);
+        for (rank, document) in documents.iter_mut().enumerate() {
+            document.score = fusion.score(rank);
+        }
+    }
+    let mut scores: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
+    for NearDocument { ordinal, id, score, .. } in documents {
+        scores.entry(indexes[ordinal].entry.name.clone()).or_default().insert(id, score);
+    }
+    Ok(scores)
+}
+
+/// A document with its score.
 struct NearDocument {
     score: f64,
     /// Position of the index among those that are visited.
@@ -369,13 +396,16 @@ pub(crate) fn choose_all(
 ) -> Result<(), Error> {
     let (size, routing, seq_nos_end) =
         (request.size.max(1), request.routing.clone(), request.seq_nos_end.clone());
-    let (mut left, mut bytes) = (QUERIES_MAX, 0);
-    let mut choose = |nearest: &mut NearestQuery| -> Result<(), Error> {
-        left = left.checked_sub(1).ok_or_else(too_many)?;
+    let base_of = || -> Result<HitSearch, Error> {
         let mut base = HitSearch::parse(&Map::new(), &ElasticParameters::default(), false)?;
         (base.size, base.routing, base.seq_nos_end) = (size, routing.clone(), seq_nos_end.clone());
         restrict(&mut base)?;
-        nearest.choose(service, indexes, base)?;
+        Ok(base)
+    };
+    let (mut left, mut bytes) = (QUERIES_MAX, 0);
+    let mut choose = |nearest: &mut NearestQuery| -> Result<(), Error> {
+        left = left.checked_sub(1).ok_or_else(too_many)?;
+        nearest.choose(service, indexes, base_of()?)?;
         bytes += nearest.bytes();
         Ok(())
     };
@@ -383,6 +413,17 @@ pub(crate) fn choose_all(
     for query in request.post_filter.iter_mut().chain(request.rescoring.iter_mut().map(|one| &mut one.query))
     {
         each_nearest(query, &mut choose)?;
+    }
+    if let (Some(fusion), SearchQuery::Bool(joined)) = (request.fusion, &mut request.query) {
+        let window = fusion.window(request.size)?;
+        for query in std::mem::take(&mut joined.should) {
+            let scores = best_scores(service, indexes, base_of()?, query.clone(), window, Some(fusion))?;
+            let ranked = NearestQuery::of_scores(scores);
+            bytes += ranked.bytes();
+            joined.should.push(SearchQuery::Nearest(Box::new(ranked)));
+            // Documents behind the first ones are found as well, without a part of the score.
+            joined.should.push(SearchQuery::Named { query: Box::new(query), boost: 0.0, name: None });
+        }
     }
     request.bytes += bytes;
     Ok(())

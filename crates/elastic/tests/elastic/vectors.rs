@@ -123,6 +123,47 @@ fn the_nearest_documents_are_found_in_both_forms() {
 }
 
 #[test]
+fn results_are_joined_by_their_ranks() {
+    let directory = directory();
+    let service = with_points(&directory);
+    let knn = json!({ "field": "v", "query_vector": [1, 0.1], "k": 3 });
+    let red = json!({ "match": { "t": "red" } });
+    let marked = json!({ "fields": { "t": {} } });
+    let asked = |rrf: Value, size: usize| json!({ "query": red, "knn": knn, "rank": { "rrf": rrf }, "size": size, "highlight": marked });
+    // The words find 1 3 4 5, and the vectors 1 2 3.
+    for (body, expected, best) in [
+        (asked(json!({}), 10), "1 3 2 4 5", 2.0 / 61.0),
+        (asked(json!({ "rank_constant": 1, "rank_window_size": 50 }), 10), "1 3 2 4 5", 1.0),
+        (asked(json!({ "window_size": 2 }), 2), "1 2", 2.0 / 61.0),
+        (json!({ "knn": [knn, knn], "rank": { "rrf": {} } }), "1 2 3", 2.0 / 61.0),
+    ] {
+        let answer = service.get("POST /e/_search", &body.to_string());
+        assert_eq!(ids(&answer), expected, "{body}: {answer}");
+        let score = answer["hits"]["max_score"].as_f64().expect("a score");
+        assert!((score - best).abs() < 1e-9, "{body}: {score}");
+        let shown = &answer["hits"]["hits"][0]["highlight"]["t"][0];
+        assert!(body.get("query").is_none() || shown == "<em>red</em> fox", "{answer}");
+    }
+    let total = service.get("POST /e/_search", &asked(json!({}), 1).to_string());
+    assert_eq!(total["hits"]["total"]["value"], 5, "{total}");
+    for (body, reason) in [
+        (json!({ "query": red, "rank": { "rrf": {} } }), "a minimum of [2] result sets"),
+        (json!({ "knn": knn, "rank": { "rrf": {} } }), "a minimum of [2] result sets"),
+        (asked(json!({ "rank_window_size": 1 }), 2), "be greater than or equal to [size: 2]"),
+        (asked(json!({ "rank_constant": 0 }), 2), "must be from 1 to 10000"),
+        (asked(json!({ "most": 0 }), 2), "unknown field [most]"),
+        (json!({ "query": red, "knn": knn, "rank": { "sum": {} } }), "[rrf] alone"),
+        (
+            json!({ "query": red, "knn": knn, "rank": { "rrf": {} }, "sort": "n" }),
+            "cannot be used with [sort]",
+        ),
+    ] {
+        let (status, answer) = service.ask("POST /e/_search", &body.to_string());
+        assert!(status == 400 && answer.to_string().contains(reason), "{body}: {answer}");
+    }
+}
+
+#[test]
 fn the_nearest_object_of_a_document_counts() {
     let directory = directory();
     let service = TestService::open(&directory);
