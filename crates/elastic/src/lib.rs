@@ -85,6 +85,7 @@ mod read_fields;
 mod regexp_signs;
 mod request;
 mod rescoring;
+mod retrievers;
 mod rollover;
 mod routes;
 mod scan_limit;

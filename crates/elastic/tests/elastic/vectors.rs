@@ -164,6 +164,42 @@ fn results_are_joined_by_their_ranks() {
 }
 
 #[test]
+fn retrievers_are_queries_in_another_form() {
+    let directory = directory();
+    let service = with_points(&directory);
+    let knn = json!({ "field": "v", "query_vector": [1, 0.1], "k": 3 });
+    let red = json!({ "match": { "t": "red" } });
+    let few = json!({ "range": { "n": { "lt": 4 } } });
+    let joined = json!([{ "standard": { "query": red } }, { "knn": knn }]);
+    for (retriever, expected) in [
+        (json!({ "standard": { "query": red } }), "1 3 4 5"),
+        (json!({ "standard": { "query": red, "filter": few, "sort": [{ "n": "desc" }] } }), "3 1"),
+        (json!({ "standard": { "filter": [few] } }), "1 2 3"),
+        (json!({ "knn": knn }), "1 2 3"),
+        (json!({ "rrf": { "retrievers": joined } }), "1 3 2 4 5"),
+        (json!({ "rrf": { "retrievers": joined, "rank_constant": 1, "filter": few } }), "1 3 2"),
+        (json!({ "rrf": { "retrievers": [{ "knn": knn }, { "knn": knn }] } }), "1 2 3"),
+    ] {
+        let answer = service.get("POST /e/_search", &json!({ "retriever": retriever }).to_string());
+        assert_eq!(ids(&answer), expected, "{retriever}: {answer}");
+    }
+    for (body, reason) in [
+        (json!({ "retriever": { "knn": knn }, "query": red }), "cannot specify [retriever] and [query]"),
+        (json!({ "retriever": {} }), "an object of one kind"),
+        (json!({ "retriever": { "linear": {} } }), "the retriever [linear]"),
+        (json!({ "retriever": { "standard": { "most": 1 } } }), "[most] of the retriever [standard]"),
+        (json!({ "retriever": { "rrf": {} } }), "[retrievers] of [rrf] must be an array"),
+        (
+            json!({ "retriever": { "rrf": { "retrievers": [{ "knn": knn }] } } }),
+            "a minimum of [2] result sets",
+        ),
+    ] {
+        let (status, answer) = service.ask("POST /e/_search", &body.to_string());
+        assert!(status == 400 && answer.to_string().contains(reason), "{body}: {answer}");
+    }
+}
+
+#[test]
 fn the_nearest_object_of_a_document_counts() {
     let directory = directory();
     let service = TestService::open(&directory);
