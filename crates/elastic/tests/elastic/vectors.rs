@@ -252,6 +252,20 @@ fn the_nearest_of_many_are_found() {
 }
 
 #[test]
+fn documents_that_are_not_shown_take_little_memory() {
+    let directory = directory();
+    let service = TestService::open_small(&directory, 2 << 20);
+    service.get("PUT /m", r#"{"mappings":{"properties":{"v":{"type":"dense_vector","dims":1}}}}"#);
+    let text = "x".repeat(50_000);
+    for n in 1..=100 {
+        service.get(&format!("PUT /m/_doc/{n}"), &json!({ "v": [n], "t": text }).to_string());
+    }
+    let body = json!({ "knn": { "field": "v", "query_vector": [1], "k": 100 }, "size": 1, "_source": ["v"] });
+    let answer = service.get("POST /m/_search", &body.to_string());
+    assert_eq!((&*ids(&answer), &answer["hits"]["total"]["value"]), ("1", &json!(100)));
+}
+
+#[test]
 fn malformed_vectors_and_queries_for_them_are_refused() {
     let directory = directory();
     let service = with_points(&directory);
