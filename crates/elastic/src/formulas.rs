@@ -1,8 +1,9 @@
 //! Formulas: the arithmetic in the scripts of scores and of buckets.
 //!
-//! A script is a formula, or statements `double NAME = FORMULA;` before `return FORMULA;`. A formula has
-//! numbers, parameters, the score, the first value of a field (`doc['FIELD'].value`), operators, functions of
-//! `Math`, and measures of vectors. Everything else of a script is refused.
+//! A script is a formula, or statements `double NAME = FORMULA;` and `if (CONDITION) { return FORMULA; }`
+//! before `return FORMULA;`. A formula has numbers, parameters, the score, the first value of a field
+//! (`doc['FIELD'].value`), operators, functions of `Math`, and measures of vectors. Everything else of a
+//! script is refused.
 
 mod parsing;
 
@@ -11,7 +12,9 @@ use serde_json::{Map, Value};
 use self::parsing::FormulaParser;
 use crate::Error;
 use crate::query::text_of;
-use crate::vector_similarity::{VectorSimilarity, cosine, dot, euclidean_squared, manhattan, vector_of};
+use crate::vector_similarity::{
+    VectorSimilarity, chebyshev, cosine, dot, euclidean_squared, manhattan, vector_of,
+};
 
 /// Letters of a script.
 const LETTERS_MAX: usize = 4_096;
@@ -87,6 +90,7 @@ enum VectorMeasure {
     Euclidean,
     EuclideanSquared,
     Manhattan,
+    Chebyshev,
     /// The score of the script `knn_score` of OpenSearch.
     Score(VectorSimilarity),
 }
@@ -99,6 +103,8 @@ pub(crate) trait FormulaInputs {
     fn figure(&self, name: &str) -> Option<f64>;
     /// Numbers of the document in a field.
     fn numbers(&self, field: &str) -> Vec<f64>;
+    /// Number of the values of the document in a field, which may be texts.
+    fn count(&self, field: &str) -> usize;
     /// Vector of the document in a field.
     fn vector(&self, field: &str) -> Option<Vec<f64>>;
 }
@@ -154,6 +160,15 @@ impl ScriptFormula {
         }
     }
 
+    /// The score where it is at least the value of this formula, and 0 elsewhere.
+    pub(crate) fn as_least_score(self) -> Self {
+        let ScriptFormula { variables, result } = self;
+        let (score, least) = (Box::new(FormulaNode::Score), Box::new(result));
+        let is_reached = FormulaNode::Binary(FormulaOperator::GreaterOrEqual, score, least);
+        let parts = [is_reached, FormulaNode::Score, FormulaNode::Number(0.0)];
+        ScriptFormula { variables, result: FormulaNode::Choice(Box::new(parts)) }
+    }
+
     /// Value of the formula. Conditions are 1 or 0.
     ///
     /// # Errors
@@ -185,7 +200,7 @@ impl FormulaNode {
                     ))
                 })?
             }
-            FormulaNode::FieldCount(field) => inputs.numbers(field).len() as f64,
+            FormulaNode::FieldCount(field) => inputs.count(field) as f64,
             FormulaNode::Not(inner) => flag(inner.value(inputs, variables)? == 0.0),
             FormulaNode::Choice(parts) => {
                 let [condition, then, otherwise] = &**parts;
@@ -221,11 +236,15 @@ impl FormulaNode {
                 function.value(&given)
             }
             FormulaNode::Compared(measure, wanted, field) => {
-                let stored = inputs.vector(field).ok_or_else(|| {
-                    Error::IllegalArgument(format!(
-                        "A document doesn't have a value for the vector field [{field}]"
-                    ))
-                })?;
+                let stored = match (inputs.vector(field), measure) {
+                    (Some(stored), _) => stored,
+                    (None, VectorMeasure::Score(_)) => return Ok(0.0),
+                    (None, _) => {
+                        return Err(Error::IllegalArgument(format!(
+                            "A document doesn't have a value for the vector field [{field}]"
+                        )));
+                    }
+                };
                 if stored.len() != wanted.len() {
                     return Err(Error::IllegalArgument(format!(
                         "The query vector has a different number of dimensions [{}] than the document vectors [{}].",
@@ -289,10 +308,11 @@ impl VectorMeasure {
     fn named(name: &str) -> Option<Self> {
         Some(match name {
             "cosineSimilarity" => VectorMeasure::Cosine,
-            "dotProduct" => VectorMeasure::Dot,
+            "dotProduct" | "innerProduct" => VectorMeasure::Dot,
             "l1norm" | "l1Norm" => VectorMeasure::Manhattan,
             "l2norm" => VectorMeasure::Euclidean,
             "l2Squared" => VectorMeasure::EuclideanSquared,
+            "lInfNorm" => VectorMeasure::Chebyshev,
             _ => return None,
         })
     }
@@ -304,6 +324,7 @@ impl VectorMeasure {
             VectorMeasure::Euclidean => euclidean_squared(wanted, stored).sqrt(),
             VectorMeasure::EuclideanSquared => euclidean_squared(wanted, stored),
             VectorMeasure::Manhattan => manhattan(wanted, stored),
+            VectorMeasure::Chebyshev => chebyshev(wanted, stored),
             // The script has twice the score of a query.
             VectorMeasure::Score(VectorSimilarity::Cosine) => 1.0 + cosine(wanted, stored),
             VectorMeasure::Score(similarity) => similarity.score(wanted, stored),
@@ -332,6 +353,10 @@ mod tests {
             if field == "n" { vec![4.0, 9.0] } else { Vec::new() }
         }
 
+        fn count(&self, field: &str) -> usize {
+            if field == "t" { 3 } else { self.numbers(field).len() }
+        }
+
         fn vector(&self, field: &str) -> Option<Vec<f64>> {
             (field == "v").then(|| vec![3.0, 4.0])
         }
@@ -354,6 +379,7 @@ mod tests {
             ("a - 1", 5.0),
             ("_score * doc['n'].value", 8.0),
             ("doc['n'].size() + doc[\"m\"].length", 2.0),
+            ("doc['t'].size() + (doc['t'].empty ? 1 : 0)", 3.0),
             ("doc['m'].size() == 0 ? 1 : doc['m'].value", 1.0),
             ("doc['m'].empty || doc['m'].value > 3", 1.0),
             ("!(params.a > 5 && params.a <= 6) ? 1 : 2", 2.0),
@@ -365,8 +391,12 @@ mod tests {
             ("cosineSimilarity(params.w, 'v') + 1.0", 1.96),
             ("dotProduct(params.w, doc['v'])", 24.0),
             ("1 / (1 + l1norm(params.w, 'v'))", 1.0 / 3.0),
+            ("innerProduct(params.w, doc['v']) + lInfNorm(params.w, doc['v'])", 25.0),
             ("l2norm(params.w, 'v') * l2norm(params.w, 'v')", 2.0),
             ("double value = dotProduct(params.w, 'v'); return value / 2;", 12.0),
+            ("if (doc['m'].size() == 0) { return 7; } return doc['m'].value;", 7.0),
+            ("if (a < 1) return 1; else if (a < 9) { return 2 } else { return 3; }", 2.0),
+            ("double v = a; if (v > 9) { return 1; } if (v > 8) { return 2; } v + 1", 7.0),
             ("float a1 = 2; def b = a1 * 3;\n return b + a1", 8.0),
         ] {
             let value = parsed(source).and_then(|formula| formula.value(&Inputs));
@@ -392,6 +422,10 @@ mod tests {
             "Math.max(1)",
             "cosineSimilarity('v', 'v')",
             "if (a > 1) { return 2 }",
+            "if (a > 1) return 2 return 3",
+            "if (a > 1) { return 2; return 3",
+            "if (a > 1) 2; return 3",
+            "if (a > 1) { return 2 } else return 3; return 4",
             "for (;;) {}",
             "return 1; return 2",
             "'text'",

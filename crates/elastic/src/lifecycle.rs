@@ -95,7 +95,8 @@ pub(crate) fn check_policy(body: &Map<String, Value>) -> Result<(), Error> {
 /// Warning to the client that gives a policy.
 pub(crate) fn policy_note(name: &str) -> String {
     format!(
-        "of the lifecycle policy [{name}] the age of deletion has an effect, on data streams that are made with it later,          and nothing else"
+        "of the lifecycle policy [{name}] the age of deletion has an effect, on data streams that are made with it later, \
+         and nothing else"
     )
 }
 

@@ -19,7 +19,7 @@ use crate::Error;
 use crate::dates::DateText;
 use crate::query::text_of;
 use crate::searched_form::is_formed;
-use crate::vector_similarity::{dimensions_of, is_vector, vector_of};
+use crate::vector_similarity::{dimensions_of, is_vector, misfit_of, vector_of};
 
 /// Types whose values are kept, shown, and known to exist: no other query, order or aggregation reads them.
 const KEPT_TYPES: [&str; 13] = [
@@ -437,14 +437,20 @@ pub(crate) fn check_value(
             illegal(format!("an object of numbers is expected, found [{}]", shown()))
         }
         kind if is_vector(kind) => {
-            let wanted = dimensions_of(field);
-            match vector_of(value).map(|vector| vector.len()) {
-                Some(length) if wanted.is_none_or(|wanted| wanted == length) => Ok(()),
-                Some(length) => illegal(format!(
-                    "The [{kind}] field has a different number of dimensions [{length}] than defined in the mapping [{}]",
-                    wanted.unwrap_or_default()
+            let Some(vector) = vector_of(value) else {
+                return illegal(format!("a [{kind}] is an array of numbers, one at least"));
+            };
+            if let Some(wanted) = dimensions_of(field).filter(|wanted| *wanted != vector.len()) {
+                return illegal(format!(
+                    "The [{kind}] field has a different number of dimensions [{}] than defined in the mapping [{wanted}]",
+                    vector.len()
+                ));
+            }
+            match misfit_of(field, &vector) {
+                None => Ok(()),
+                Some(element) => illegal(format!(
+                    "element_type [byte] vectors only support integers between [-128, 127] but found [{element}]"
                 )),
-                None => illegal(format!("a [{kind}] is an array of numbers, one at least")),
             }
         }
         "geo_shape" | "shape" | "xy_shape" if !value.is_object() && !value.is_string() => {

@@ -14,6 +14,7 @@ use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
 use crate::fields::names_of;
 use crate::index_admin::shards_of;
+use crate::names::{self, NameOptions};
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::duration_of;
 use crate::scrolls::seq_no_end;
@@ -108,20 +109,25 @@ impl PointInTime {
     /// Its indexes, as they are now.
     ///
     /// # Errors
-    /// One was deleted, and may have been made again since, or the caller may not read it.
+    /// One was deleted, and may have been made again since, or is not behind the names any more by which the
+    /// point was opened: the filter of an alias would be gone with it. Or the caller may not read it.
     pub(crate) fn indexes(&self, service: &ElasticService) -> Result<Vec<OpenIndex>, Error> {
         let names: Vec<&str> = self.indexes.iter().map(|index| index.name.as_str()).collect();
         if names.is_empty() {
             return Ok(Vec::new());
         }
         let found = indexes_of(service, &ElasticParameters::default(), &names.join(","))?;
+        let options = NameOptions { ignore_unavailable: true, hidden: true, ..NameOptions::LENIENT };
+        let named = names::resolve(&*service.catalog.read()?, &self.expression, options)?;
         let is_there = |index: &&PointOfIndex| {
             found.iter().any(|found| found.entry.name == index.name && found.entry.uuid == index.uuid)
+                && named.iter().any(|named| named.entry.name == index.name)
         };
         match self.indexes.iter().find(|index| !is_there(index)) {
-            Some(gone) => {
-                Err(Error::NotFound(format!("No search context found: the index [{}] is gone", gone.name)))
-            }
+            Some(gone) => Err(Error::NotFound(format!(
+                "No search context found: the index [{}] is gone, or not behind [{}] any more",
+                gone.name, self.expression
+            ))),
             None => Ok(found),
         }
     }

@@ -1,4 +1,6 @@
-//! Queries that change the scores of others: `function_score`, `script_score` and `boosting`.
+//! Queries that change the scores of others: `function_score`, `script_score`, `boosting` and `terms_set`.
+
+mod terms_set;
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -14,7 +16,7 @@ use crate::mapping::type_of;
 use crate::query::{SearchQuery, parse_at, text_of};
 use crate::query_scope::ParseScope;
 use crate::scan_limit::duration_of;
-use crate::vector_similarity::vector_of;
+use crate::vector_similarity::{is_vector, vector_of};
 
 /// Names of functions, and what stands in the place of one.
 const FUNCTIONS: [&str; 7] =
@@ -436,6 +438,12 @@ impl FormulaInputs for ScoredDocument<'_, '_> {
 
     fn numbers(&self, field: &str) -> Vec<f64> {
         self.document.numbers_of(field).1
+    }
+
+    fn count(&self, field: &str) -> usize {
+        let Some((definition, source_path)) = self.document.field(field) else { return 0 };
+        let values = all_at(self.document.source, &source_path);
+        if is_vector(type_of(&definition)) { usize::from(!values.is_empty()) } else { values.len() }
     }
 
     fn vector(&self, field: &str) -> Option<Vec<f64>> {

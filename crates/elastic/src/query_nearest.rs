@@ -3,19 +3,27 @@
 //! Which documents these are depends on all documents, so a search finds them before its own pass, by a pass
 //! over the vectors. Its query then has their scores in the place of the vector.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
+use millrace_plan::QueryMemory;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::evaluation::{SearchedDocument, number_of};
 use crate::fields::whole_at;
+use crate::hit_scan::{HitScan, HitSink, VisitedDocument};
+use crate::kept_hits::take;
 use crate::mapping::{field_at, type_of};
-use crate::query::{self, BoolQuery, SearchQuery, parse_at, text_of};
-use crate::query_scope::ParseScope;
+use crate::query::{BoolQuery, SearchQuery, parse_at, text_of};
+use crate::query_scope::{ParseScope, parse_together};
+use crate::rank_fusion::RankFusion;
+use crate::read_fields::ReadFields;
 use crate::request::ElasticParameters;
-use crate::search::run;
+use crate::scan_limit::ScanProgress;
+use crate::search::SearchHit;
 use crate::search_request::HitSearch;
 use crate::service::ElasticService;
 use crate::vector_similarity::{VectorSimilarity, dimensions_of, is_vector, vector_of};
@@ -189,7 +197,7 @@ impl NearestQuery {
         &mut self,
         service: &ElasticService,
         indexes: &[OpenIndex],
-        mut base: HitSearch,
+        base: HitSearch,
     ) -> Result<(), Error> {
         if !indexes.is_empty()
             && indexes.iter().all(|index| field_at(&index.entry.mappings, &self.field).is_none())
@@ -200,23 +208,16 @@ impl NearestQuery {
             )));
         }
         let compared = NearestQuery { stage: NearestStage::Compared, ..self.clone() };
-        let query = std::mem::replace(&mut base.query, SearchQuery::All);
-        let must = vec![SearchQuery::Nearest(Box::new(compared))];
-        base.query = SearchQuery::Bool(BoolQuery { must, filter: vec![query], ..BoolQuery::default() });
-        base.size = self.count.unwrap_or(base.size);
-        let found = run(service, indexes, &base)?;
-        if found.facts.is_timed_out {
-            return Err(Error::Timeout(
-                "the vectors were not compared within the time of a search; narrow the [filter] of [knn]"
-                    .to_owned(),
-            ));
-        }
-        let mut scores: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
-        for hit in found.hits {
-            scores.entry(hit.index.entry.name.clone()).or_default().insert(hit.stored.id, hit.score);
-        }
-        self.stage = NearestStage::Chosen(scores);
+        let compared = SearchQuery::Nearest(Box::new(compared));
+        let count = self.count.unwrap_or(base.size);
+        self.stage = NearestStage::Chosen(best_scores(service, indexes, base, compared, count, None)?);
         Ok(())
+    }
+
+    /// A query for some documents with their scores.
+    fn of_scores(scores: BTreeMap<String, BTreeMap<String, f64>>) -> Self {
+        let (field, vector, stage) = (String::new(), Vec::new(), NearestStage::Chosen(scores));
+        NearestQuery { field, vector, count: None, filter: None, limit: None, boost: 1.0, stage }
     }
 
     /// Bytes of the documents that it found, about.
@@ -227,6 +228,119 @@ impl NearestQuery {
             }
             NearestStage::Asked | NearestStage::Compared => 0,
         }
+    }
+}
+
+/// Scores of the documents that a query finds among those of a search, `count` at most: the highest ones, or
+/// those of their ranks.
+fn best_scores(
+    service: &ElasticService,
+    indexes: &[OpenIndex],
+    mut base: HitSearch,
+    query: SearchQuery,
+    count: usize,
+    fusion: Option<RankFusion>,
+) -> Result<BTreeMap<String, BTreeMap<String, f64>>, Error> {
+    let filter = vec![std::mem::replace(&mut base.query, SearchQuery::All)];
+    base.query = SearchQuery::Bool(BoolQuery { must: vec![query], filter, ..BoolQuery::default() });
+    let memory = service.node.query_memory();
+    take(&memory, base.pattern_bytes())?;
+    let mut sink = NearestSink { count, memory: &memory, seq_no_end: i64::MAX, documents: Vec::new() };
+    let mut progress = ScanProgress::begin(&base.limit, &service.gone);
+    let (query, request) = (&base.query, &base);
+    let scan = HitScan {
+        service,
+        query,
+        minimum_score: None,
+        request,
+        after: None,
+        sees_hidden: false,
+        is_backwards: false,
+    };
+    for (ordinal, index) in indexes.iter().enumerate() {
+        sink.seq_no_end = base.seq_nos_end.as_ref().map_or(i64::MAX, |ends| ends[ordinal]);
+        scan.visit(ordinal, index, &mut progress, &mut sink)?;
+    }
+    if progress.is_timed_out {
+        return Err(Error::Timeout(
+            "the documents were not compared within the time of a search; narrow the [filter] of [knn]"
+                .to_owned(),
+        ));
+    }
+    sink.prune();
+    let mut documents = sink.documents;
+    if let Some(fusion) = fusion {
+        documents.sort_by(NearDocument::order);
+        for (rank, document) in documents.iter_mut().enumerate() {
+            document.score = fusion.score(rank);
+        }
+    }
+    let mut scores: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
+    for NearDocument { ordinal, id, score, .. } in documents {
+        scores.entry(indexes[ordinal].entry.name.clone()).or_default().insert(id, score);
+    }
+    Ok(scores)
+}
+
+/// A document with its score.
+struct NearDocument {
+    score: f64,
+    /// Position of the index among those that are visited.
+    ordinal: usize,
+    seq_no: i64,
+    id: String,
+}
+
+impl NearDocument {
+    /// Order of two: the more similar one comes first, and of equal ones that which was written first.
+    fn order(&self, other: &NearDocument) -> Ordering {
+        let place = |of: &NearDocument| (of.ordinal, of.seq_no);
+        other.score.total_cmp(&self.score).then_with(|| place(self).cmp(&place(other)))
+    }
+
+    /// Bytes that it takes, about.
+    fn bytes(&self) -> usize {
+        size_of::<NearDocument>() + self.id.len()
+    }
+}
+
+/// Collects the documents with the highest scores: of each its id alone, however long its vector is.
+struct NearestSink<'s> {
+    count: usize,
+    memory: &'s QueryMemory,
+    /// Sequence number of the first write that does not count in the index that is visited.
+    seq_no_end: i64,
+    documents: Vec<NearDocument>,
+}
+
+impl NearestSink<'_> {
+    /// Drops the documents behind the first `count`.
+    fn prune(&mut self) {
+        if self.documents.len() > self.count {
+            self.documents.select_nth_unstable_by(self.count, NearDocument::order);
+            let dropped = self.documents.drain(self.count..).map(|document| document.bytes()).sum();
+            self.memory.give_back(dropped);
+        }
+    }
+}
+
+impl HitSink for NearestSink<'_> {
+    fn add(&mut self, hit: SearchHit, _: VisitedDocument<'_>) -> Result<ControlFlow<()>, Error> {
+        let SearchHit { stored, ordinal, score, .. } = hit;
+        if stored.seq_no < self.seq_no_end {
+            let document = NearDocument { score, ordinal, seq_no: stored.seq_no, id: stored.id };
+            take(self.memory, document.bytes())?;
+            self.documents.push(document);
+        }
+        // Dropping the others takes as long as a visit of all, so it is done seldom.
+        if self.documents.len() >= self.count.saturating_add(COUNT_MAX) {
+            self.prune();
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn fields(&self, _: &OpenIndex) -> ReadFields {
+        ReadFields::NONE
     }
 }
 
@@ -246,17 +360,24 @@ fn count_in(members: &Map<String, Value>, name: &str) -> Result<Option<usize>, E
     }
 }
 
+fn too_many() -> Error {
+    Error::IllegalArgument(format!("a search may have {QUERIES_MAX} queries of the kind [knn]"))
+}
+
 /// Query of a search whose body has `knn` beside its query: what one of them finds.
 ///
 /// # Errors
-/// A `knn` is malformed.
+/// A `knn` is malformed, or there are too many.
 pub(crate) fn beside(query: Option<SearchQuery>, nearest: &Value) -> Result<SearchQuery, Error> {
-    let one = |nearest: &Value| query::parse(&json!({ "knn": nearest }));
     let nearest = match nearest {
-        Value::Array(several) => several.iter().map(one).collect::<Result<Vec<_>, _>>()?,
-        single => vec![one(single)?],
+        Value::Array(several) => several.as_slice(),
+        single => std::slice::from_ref(single),
     };
-    let mut should: Vec<SearchQuery> = query.into_iter().chain(nearest).collect();
+    if nearest.len() > QUERIES_MAX {
+        return Err(too_many());
+    }
+    let nearest: Vec<Value> = nearest.iter().map(|one| json!({ "knn": one })).collect();
+    let mut should: Vec<SearchQuery> = query.into_iter().chain(parse_together(&nearest)?).collect();
     if should.len() == 1 {
         return Ok(should.remove(0));
     }
@@ -275,15 +396,16 @@ pub(crate) fn choose_all(
 ) -> Result<(), Error> {
     let (size, routing, seq_nos_end) =
         (request.size.max(1), request.routing.clone(), request.seq_nos_end.clone());
-    let (mut left, mut bytes) = (QUERIES_MAX, 0);
-    let mut choose = |nearest: &mut NearestQuery| -> Result<(), Error> {
-        left = left.checked_sub(1).ok_or_else(|| {
-            Error::IllegalArgument(format!("a search may have {QUERIES_MAX} queries of the kind [knn]"))
-        })?;
+    let base_of = || -> Result<HitSearch, Error> {
         let mut base = HitSearch::parse(&Map::new(), &ElasticParameters::default(), false)?;
         (base.size, base.routing, base.seq_nos_end) = (size, routing.clone(), seq_nos_end.clone());
         restrict(&mut base)?;
-        nearest.choose(service, indexes, base)?;
+        Ok(base)
+    };
+    let (mut left, mut bytes) = (QUERIES_MAX, 0);
+    let mut choose = |nearest: &mut NearestQuery| -> Result<(), Error> {
+        left = left.checked_sub(1).ok_or_else(too_many)?;
+        nearest.choose(service, indexes, base_of()?)?;
         bytes += nearest.bytes();
         Ok(())
     };
@@ -291,6 +413,17 @@ pub(crate) fn choose_all(
     for query in request.post_filter.iter_mut().chain(request.rescoring.iter_mut().map(|one| &mut one.query))
     {
         each_nearest(query, &mut choose)?;
+    }
+    if let (Some(fusion), SearchQuery::Bool(joined)) = (request.fusion, &mut request.query) {
+        let window = fusion.window(request.size)?;
+        for query in std::mem::take(&mut joined.should) {
+            let scores = best_scores(service, indexes, base_of()?, query.clone(), window, Some(fusion))?;
+            let ranked = NearestQuery::of_scores(scores);
+            bytes += ranked.bytes();
+            joined.should.push(SearchQuery::Nearest(Box::new(ranked)));
+            // Documents behind the first ones are found as well, without a part of the score.
+            joined.should.push(SearchQuery::Named { query: Box::new(query), boost: 0.0, name: None });
+        }
     }
     request.bytes += bytes;
     Ok(())
@@ -326,7 +459,7 @@ impl SearchedDocument<'_> {
     pub(crate) fn score_nearest(&self, query: &NearestQuery) -> Result<Option<f64>, Error> {
         match &query.stage {
             NearestStage::Asked => Err(Error::unsupported(
-                "[knn] in an aggregation, in [nested], or in a request other than a search",
+                "[knn] in an aggregation, in [nested] with others or [inner_hits], or in a request other than a search",
             )),
             NearestStage::Chosen(scores) => {
                 Ok(scores.get(self.index).and_then(|of_index| of_index.get(self.id)).copied())
@@ -352,7 +485,9 @@ impl SearchedDocument<'_> {
         let least = match query.limit {
             None => f64::NEG_INFINITY,
             Some(SimilarityLimit::Score(score)) => score,
-            Some(SimilarityLimit::Similarity(bound)) => similarity.score_at_similarity(bound),
+            Some(SimilarityLimit::Similarity(bound)) => {
+                similarity.score_at_similarity(bound, query.vector.len())
+            }
             Some(SimilarityLimit::Distance(bound)) => similarity.score_at_distance(bound),
         };
         Ok(best.filter(|score| *score >= least).map(|score| score * query.boost))

@@ -31,7 +31,7 @@ use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
 use crate::storage::{ChunkRow, StoredSource};
-use crate::{alias_scope, explanation, hit_form, lookups, query_nearest, scrolls};
+use crate::{alias_scope, explanation, hit_form, lookups, query_nearest, retrievers, scrolls};
 
 /// A matching document.
 #[derive(Debug, Clone)]
@@ -317,6 +317,7 @@ fn search_body(
     let mut body = body.clone();
     let point = PointInTime::take(&mut body, parameters, expression)?;
     let _values = lookups::resolve(service, &mut body)?;
+    retrievers::resolve(&mut body)?;
     let mut request = HitSearch::parse(&body, parameters, scroll.is_some())?;
     if scroll.is_none() && point.is_none() && request.slice.is_some() {
         return Err(Error::IllegalArgument(

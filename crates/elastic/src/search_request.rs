@@ -14,6 +14,7 @@ use crate::kept_hits;
 use crate::mapping::check_doc_values;
 use crate::query::{self, SearchQuery};
 use crate::query_nearest;
+use crate::rank_fusion::RankFusion;
 use crate::request::ElasticParameters;
 use crate::rescoring::HitRescoring;
 use crate::scan_limit::ScanLimit;
@@ -46,6 +47,8 @@ pub(crate) struct HitSearch {
     pub(crate) collapse: Option<HitCollapse>,
     /// Queries that score the first hits again, one after the other.
     pub(crate) rescoring: Vec<HitRescoring>,
+    /// Fusion of the results of its queries, if their scores are not added.
+    pub(crate) fusion: Option<RankFusion>,
     /// True if hits show how they were scored.
     pub(crate) explains: bool,
     pub(crate) slice: Option<HitSlice>,
@@ -109,6 +112,7 @@ impl HitSearch {
             is_scroll,
             collapse: None,
             rescoring: Vec::new(),
+            fusion: None,
             explains: parameters.flag("explain")?.unwrap_or(false),
             minimum_score: None,
             tracks_scores: parameters.flag("track_scores")?.unwrap_or(false),
@@ -142,6 +146,8 @@ impl HitSearch {
             request.order = None;
         }
         request.check_page(is_scroll)?;
+        let vectors = body.get("knn").map_or(0, |nearest| nearest.as_array().map_or(1, Vec::len));
+        request.check_fusion(vectors > 0 && vectors + usize::from(has_query) > 1)?;
         Ok(request)
     }
 
@@ -169,6 +175,7 @@ impl HitSearch {
         };
         match name {
             "track_scores" => self.tracks_scores |= *value == Value::Bool(true),
+            "rank" => self.fusion = Some(RankFusion::parse(value)?),
             "rescore" => self.rescoring = HitRescoring::parse_all(value)?,
             "explain" => match value {
                 Value::Bool(explains) => self.explains |= explains,
@@ -283,6 +290,26 @@ impl HitSearch {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Checks that a search whose results are joined by their ranks has several queries, and no other order.
+    fn check_fusion(&self, has_several: bool) -> Result<(), Error> {
+        let Some(fusion) = self.fusion else { return Ok(()) };
+        fusion.window(self.size)?;
+        let beside = [
+            ("scroll", self.is_scroll),
+            ("sort", self.order.is_some()),
+            ("rescore", !self.rescoring.is_empty()),
+        ];
+        if let Some((other, _)) = beside.iter().find(|(_, has)| *has) {
+            return Err(Error::Validation(vec![format!("[rank] cannot be used with [{other}]")]));
+        }
+        if has_several {
+            return Ok(());
+        }
+        Err(Error::Validation(vec![
+            "[rank] requires a minimum of [2] result sets: a query and [knn], or several [knn]".to_owned(),
+        ]))
     }
 
     /// Number of hits that the search keeps: those of the page, and those that are scored again for it.

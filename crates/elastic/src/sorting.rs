@@ -292,7 +292,14 @@ fn nested_of(field: &str, nested: &Value) -> Result<NestedSort, Error> {
                     return Err(unsupported("nested.filter"));
                 }
             }
-            ("filter", _) => filter = Some(Arc::new(query::parse(value)?)),
+            ("filter", _) => {
+                let parsed = query::parse(value)?;
+                if parsed.pattern_bytes() > 0 {
+                    // There may be many keys, and the memory of the search counts those of its own parts.
+                    return Err(unsupported("regexp in filter"));
+                }
+                filter = Some(Arc::new(parsed));
+            }
             ("max_children", _) => return Err(unsupported(name)),
             ("path", _) => {}
             _ => return Err(Error::Content(format!("[nested_sort] unknown field [{name}]"))),

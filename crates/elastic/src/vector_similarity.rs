@@ -26,6 +26,18 @@ pub(crate) fn vector_of(value: &Value) -> Option<Vec<f64>> {
     if is_long { None } else { elements.iter().map(Value::as_f64).collect() }
 }
 
+/// True if the elements of the vectors of a field are bytes.
+fn is_of_bytes(definition: &Map<String, Value>) -> bool {
+    ["element_type", "data_type"].iter().any(|name| definition.get(*name).is_some_and(|kind| kind == "byte"))
+}
+
+/// An element that the vectors of a field cannot have: one that is no byte, where they are of bytes.
+pub(crate) fn misfit_of(definition: &Map<String, Value>, vector: &[f64]) -> Option<f64> {
+    let is_byte = |element: &f64| element.fract() == 0.0 && (-128.0..=127.0).contains(element);
+    let misfit = vector.iter().copied().find(|element| !is_byte(element));
+    misfit.filter(|_| is_of_bytes(definition))
+}
+
 /// Measure by which two vectors are compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum VectorSimilarity {
@@ -61,9 +73,8 @@ impl VectorSimilarity {
             "knn_vector" => (definition.get("space_type").or_else(of_method), VectorSimilarity::Euclidean),
             _ => (definition.get("similarity"), VectorSimilarity::Cosine),
         };
-        let is_of_bytes = definition.get("element_type").is_some_and(|kind| kind == "byte");
         match named.and_then(Value::as_str).and_then(VectorSimilarity::parse).unwrap_or(otherwise) {
-            VectorSimilarity::Dot(_) => VectorSimilarity::Dot(is_of_bytes),
+            VectorSimilarity::Dot(_) => VectorSimilarity::Dot(is_of_bytes(definition)),
             other => other,
         }
     }
@@ -73,22 +84,21 @@ impl VectorSimilarity {
     pub(crate) fn score(self, wanted: &[f64], stored: &[f64]) -> f64 {
         match self {
             VectorSimilarity::Cosine => (1.0 + cosine(wanted, stored)) / 2.0,
-            VectorSimilarity::Dot(false) => (1.0 + dot(wanted, stored)) / 2.0,
-            VectorSimilarity::Dot(true) => 0.5 + dot(wanted, stored) / (32_768.0 * wanted.len() as f64),
+            VectorSimilarity::Dot(_) => self.score_at_similarity(dot(wanted, stored), wanted.len()),
             VectorSimilarity::Product => of_product(dot(wanted, stored)),
             VectorSimilarity::Euclidean => 1.0 / (1.0 + euclidean_squared(wanted, stored)),
             VectorSimilarity::Manhattan => 1.0 / (1.0 + manhattan(wanted, stored)),
-            VectorSimilarity::Chebyshev => {
-                let largest = differences(wanted, stored).fold(0.0, f64::max);
-                1.0 / (1.0 + largest)
-            }
+            VectorSimilarity::Chebyshev => 1.0 / (1.0 + chebyshev(wanted, stored)),
         }
     }
 
-    /// Score of vectors of a similarity, as Elasticsearch has it as the least of a query.
-    pub(crate) fn score_at_similarity(self, similarity: f64) -> f64 {
+    /// Score of vectors of a length and a similarity, as Elasticsearch has it as the least of a query.
+    pub(crate) fn score_at_similarity(self, similarity: f64, length: usize) -> f64 {
         match self {
-            VectorSimilarity::Cosine | VectorSimilarity::Dot(_) => (1.0 + similarity) / 2.0,
+            VectorSimilarity::Cosine => (1.0 + similarity) / 2.0,
+            // Vectors of other lengths than 1 have other products; no score is negative.
+            VectorSimilarity::Dot(false) => ((1.0 + similarity) / 2.0).max(0.0),
+            VectorSimilarity::Dot(true) => 0.5 + similarity / (32_768.0 * length as f64),
             VectorSimilarity::Product => of_product(similarity),
             VectorSimilarity::Euclidean => 1.0 / (1.0 + similarity * similarity),
             VectorSimilarity::Manhattan | VectorSimilarity::Chebyshev => 1.0 / (1.0 + similarity),
@@ -136,6 +146,11 @@ pub(crate) fn manhattan(one: &[f64], other: &[f64]) -> f64 {
     differences(one, other).sum()
 }
 
+/// Largest difference of the elements.
+pub(crate) fn chebyshev(one: &[f64], other: &[f64]) -> f64 {
+    differences(one, other).fold(0.0, f64::max)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -162,6 +177,9 @@ mod tests {
         let bytes = json!({ "type": "dense_vector", "similarity": "dot_product", "element_type": "byte" });
         let similarity = VectorSimilarity::of_field(bytes.as_object().expect("an object"));
         assert_eq!(similarity.score(&[64.0, 64.0], &[64.0, 64.0]), 0.625);
+        assert_eq!(similarity.score_at_similarity(8_192.0, 2), 0.625);
+        let long = VectorSimilarity::parse("dot_product").expect("a measure");
+        assert_eq!(long.score(&[3.0, 0.0], &[-1.0, 0.0]), 0.0, "no score is negative");
     }
 
     #[test]
@@ -170,11 +188,12 @@ mod tests {
             [("cosine", 0.6, 0.4), ("max_inner_product", 3.0, -3.0), ("max_inner_product", -3.0, 3.0)]
         {
             let measure = VectorSimilarity::parse(name).expect("a measure");
-            let (one, other) = (measure.score_at_similarity(similarity), measure.score_at_distance(distance));
+            let (one, other) =
+                (measure.score_at_similarity(similarity, 2), measure.score_at_distance(distance));
             assert!((one - other).abs() < 1e-12, "{name} {similarity}: {one} {other}");
         }
         let euclidean = VectorSimilarity::Euclidean;
-        assert_eq!(euclidean.score_at_similarity(5.0), euclidean.score(&[3.0, 0.0], &[0.0, 4.0]));
+        assert_eq!(euclidean.score_at_similarity(5.0, 2), euclidean.score(&[3.0, 0.0], &[0.0, 4.0]));
         assert_eq!(euclidean.score_at_distance(25.0), euclidean.score(&[3.0, 0.0], &[0.0, 4.0]));
         assert_eq!(of_product(-3.0), 0.25);
     }

@@ -25,6 +25,10 @@ impl FormulaInputs for NamedFigures<'_> {
         Vec::new()
     }
 
+    fn count(&self, _: &str) -> usize {
+        0
+    }
+
     fn vector(&self, _: &str) -> Option<Vec<f64>> {
         None
     }

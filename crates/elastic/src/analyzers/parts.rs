@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-use super::stop_words::{ENGLISH, near};
+use super::stop_words::{self, ENGLISH};
 use crate::Error;
 use crate::fields::names_of;
 use crate::query::text_of;
@@ -170,14 +170,12 @@ impl AnalysisPart {
                 "_none_" | "" => {}
                 "_english_" => words.extend(ENGLISH.iter().map(|word| (*word).to_owned())),
                 list if list.starts_with('_') && list.ends_with('_') && list.len() > 2 => {
-                    let treatment = match near(list) {
-                        Some(of_list) => {
-                            words.extend(of_list.map(str::to_owned));
-                            "nearly those of Elasticsearch"
+                    match stop_words::words_of(list) {
+                        Some(of_list) => words.extend(of_list.map(str::to_owned)),
+                        None => {
+                            self.note(&format!("has the stop words [{list}], which are not left out"), notes);
                         }
-                        None => "which are not left out",
-                    };
-                    self.note(&format!("has the stop words [{list}], {treatment}"), notes);
+                    }
                 }
                 _ => _ = words.insert(word),
             }

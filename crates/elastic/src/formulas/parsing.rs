@@ -11,9 +11,9 @@ const OPERANDS_MAX: usize = 256;
 const DEPTH_MAX: usize = 32;
 
 /// Signs; of those that begin alike, the longer one first.
-const SIGNS: [&str; 24] = [
+const SIGNS: [&str; 26] = [
     "&&", "||", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "(", ")", "<", ">", "!", "?", ":", ";", ",",
-    ".", "[", "]", "=",
+    ".", "[", "]", "{", "}", "=",
 ];
 
 /// Operators between two operands, those that bind least first.
@@ -125,15 +125,51 @@ impl<'p> FormulaParser<'p> {
             self.expect(";")?;
             self.variables.push(name);
         }
-        if self.tokens.get(self.at) == Some(&FormulaToken::Name("return".to_owned())) {
-            self.at += 1;
-        }
-        let result = self.formula()?;
-        self.takes(";");
+        let result = self.outcome()?;
         match self.tokens.get(self.at) {
             None => Ok(ScriptFormula { variables, result }),
             Some(_) => Err(self.unknown()),
         }
+    }
+
+    /// Reads what the script returns: a formula, or several of which conditions choose one.
+    fn outcome(&mut self) -> Result<FormulaNode, Error> {
+        let mut choices = Vec::new();
+        let last = loop {
+            if !self.takes_name("if") {
+                self.takes_name("return");
+                let last = self.formula()?;
+                self.takes(";");
+                break last;
+            }
+            self.expect("(")?;
+            let condition = self.formula()?;
+            self.expect(")")?;
+            choices.push((condition, self.returned()?));
+            if self.takes_name("else") && !self.is_at_name("if") {
+                break self.returned()?;
+            }
+        };
+        let choices = choices.into_iter().rev();
+        Ok(choices.fold(last, |otherwise, (condition, then)| {
+            FormulaNode::Choice(Box::new([condition, then, otherwise]))
+        }))
+    }
+
+    /// Reads `return FORMULA;`, in braces or without.
+    fn returned(&mut self) -> Result<FormulaNode, Error> {
+        let has_braces = self.takes("{");
+        if !self.takes_name("return") {
+            return Err(self.unknown());
+        }
+        let value = self.formula()?;
+        let has_end = self.takes(";");
+        if has_braces {
+            self.expect("}")?;
+        } else if !has_end {
+            return Err(self.unknown());
+        }
+        Ok(value)
     }
 
     /// Name of the variable that is declared here, up to its value; `None` if none is.
@@ -334,6 +370,17 @@ impl<'p> FormulaParser<'p> {
         };
         self.at += 1;
         Ok(name)
+    }
+
+    fn is_at_name(&self, name: &str) -> bool {
+        matches!(self.tokens.get(self.at), Some(FormulaToken::Name(here)) if here == name)
+    }
+
+    /// Passes over a name, if it is here.
+    fn takes_name(&mut self, name: &str) -> bool {
+        let is_here = self.is_at_name(name);
+        self.at += usize::from(is_here);
+        is_here
     }
 
     /// Passes over a sign, if it is here.

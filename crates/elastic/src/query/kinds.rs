@@ -24,9 +24,10 @@ use crate::query_text::{self, BoostedField, FieldsKind};
 use crate::regexp_signs::RegexpSigns;
 
 /// Kinds of queries whose members stand below the name of a field.
-pub(crate) const OF_ONE_FIELD: [&str; 12] = [
+pub(crate) const OF_ONE_FIELD: [&str; 13] = [
     "term",
     "terms",
+    "terms_set",
     "match",
     "match_phrase",
     "match_phrase_prefix",
@@ -51,6 +52,7 @@ pub(super) fn parse(kind: &str, body: &Value, scope: ParseScope<'_>) -> Result<S
         "ids" => ids(&members()?),
         "term" => term(members()?),
         "terms" => terms(members()?),
+        "terms_set" => Ok(SearchQuery::Functions(Box::new(FunctionQuery::of_terms_set(&members()?)?))),
         "match" | "match_phrase" | "match_phrase_prefix" | "match_bool_prefix" => words(kind, members()?),
         "multi_match" => multi_match(&members()?),
         "range" => range(members()?),
@@ -370,9 +372,18 @@ fn nested(members: &Map<String, Value>, scope: ParseScope<'_>) -> Result<SearchQ
         }
         Some(_) => return Err(Error::Parsing("[inner_hits] must be an object".to_owned())),
     };
+    let (path, query) = (text_of(needed("path")?), parse_at(needed("query")?, scope.deeper()?)?);
+    let is_nearest = match &query {
+        SearchQuery::Named { query, .. } => matches!(**query, SearchQuery::Nearest(_)),
+        query => matches!(query, SearchQuery::Nearest(_)),
+    };
+    if is_nearest && inner.is_none() {
+        // Of a document with several vectors, the most similar one counts.
+        return Ok(query);
+    }
     Ok(SearchQuery::Nested(NestedQuery {
-        path: text_of(needed("path")?),
-        query: Box::new(parse_at(needed("query")?, scope.deeper()?)?),
+        path,
+        query: Box::new(query),
         scores: NestedScores::parse(&members.get("score_mode").map_or("avg".to_owned(), text_of))?,
         ignores_unmapped: members.get("ignore_unmapped") == Some(&Value::Bool(true)),
         inner,

@@ -136,6 +136,17 @@ fn parts_of_analyzers_make_their_words() {
             "het huis van jan",
             "jan@3",
         ),
+        (
+            json!({ "tokenizer": "standard", "filter": [{ "type": "stop", "stopwords": "_french_" }] }),
+            "un \u{e9}t\u{e9} est avec nous",
+            "\u{e9}t\u{e9}@1 est@2",
+        ),
+        (
+            json!({ "tokenizer": "standard", "filter": [{ "type": "stop", "stopwords": "_brazilian_" }] }),
+            "nao s\u{e3}o tudo",
+            "s\u{e3}o@1",
+        ),
+        (json!({ "analyzer": "swedish" }), "det \u{e4}r en hund", "hund@3"),
         (json!({ "analyzer": "stop" }), "The 2 Foxes", "foxes@1"),
         (json!({ "analyzer": "pattern" }), "A-b_c", "a@0 b_c@1"),
         (

@@ -194,7 +194,8 @@ fn the_age_of_deletion_of_a_policy_is_that_of_data_streams_with_it() {
         } } })
     };
     let warnings = service.warnings("PUT /_ilm/policy/week", &policy("7d").to_string());
-    assert!(warnings.iter().any(|warning| warning.contains("the age of deletion")), "{warnings:?}");
+    let expected = "the lifecycle policy [week] the age of deletion has an effect, on data streams that are made with it later, and";
+    assert!(warnings.iter().any(|warning| warning.contains(expected)), "{warnings:?}");
     service.get("PUT /_ilm/policy/beat", r#"{"policy":{"phases":{"hot":{"actions":{}}}}}"#);
     let kept = &service.get("GET /_ilm/policy/week", "")["week"];
     assert_eq!((&kept["policy"], &kept["version"]), (&policy("7d")["policy"], &json!(1)));

@@ -48,6 +48,19 @@ fn scores_are_those_of_formulas() {
                 "params": { "field": "o", "query_value": [3, 4], "space_type": "cosinesimil" } } } }),
             json!([["2", 2.0], ["1", 1.6]]),
         ),
+        // Documents without a vector have the score 0.
+        (
+            json!({ "script_score": { "query": { "match_all": {} }, "script": { "lang": "knn", "source": "knn_score",
+                "params": { "field": "o", "query_value": [3, 4], "space_type": "innerproduct" } } } }),
+            json!([["2", 26.0], ["1", 4.0], ["3", 0.0]]),
+        ),
+        (
+            scored(
+                &json!({ "match_all": {} }),
+                "doc['v'].size() == 0 || doc['t'].empty ? 0 : doc['v'].size()",
+            ),
+            json!([["1", 1.0], ["2", 1.0], ["3", 0.0]]),
+        ),
     ] {
         let answer = service.get("POST /a/_search", &json!({ "query": query }).to_string());
         let hits = answer["hits"]["hits"].as_array().expect("hits").iter();
@@ -71,6 +84,64 @@ fn scores_are_those_of_formulas() {
     ] {
         let (status, answer) = service.ask("POST /a/_search", &json!({ "query": query }).to_string());
         assert!(status == 400 && answer.to_string().contains(reason), "{query}: {answer}");
+    }
+}
+
+#[test]
+fn documents_have_as_many_of_several_terms_as_is_said() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    service.get(
+        "PUT /a",
+        r#"{"mappings":{"properties":{"k":{"type":"keyword"},"o":{"type":"keyword"},"least":{"type":"long"}}}}"#,
+    );
+    for (id, document) in [
+        ("1", json!({ "k": ["a", "b"], "least": 2 })),
+        ("2", json!({ "k": ["a", "b", "c"], "least": 3 })),
+        ("3", json!({ "k": "a", "o": ["x", "y"] })),
+        ("4", json!({ "least": 0 })),
+    ] {
+        service.get(&format!("PUT /a/_doc/{id}"), &document.to_string());
+    }
+    let set = |terms: Value, name: &str, minimum: Value| {
+        let mut options = json!({ "terms": terms });
+        options[name] = minimum;
+        json!({ "query": { "terms_set": { "k": options } } }).to_string()
+    };
+    let (field, script) = ("minimum_should_match_field", "minimum_should_match_script");
+    let own_terms = json!({ "source": "Math.max(params.num_terms, doc['k'].size())" });
+    for (body, expected) in [
+        (set(json!(["a", "b"]), field, json!("least")), "1"),
+        (set(json!(["a", "b", "c", "d"]), field, json!("least")), "2 1"),
+        (set(json!(["a", "b"]), script, own_terms.clone()), "1"),
+        (set(json!(["a"]), script, own_terms), "3"),
+        (
+            set(
+                json!(["a", "c"]),
+                script,
+                json!({ "source": "params.num_terms - params.less", "params": { "less": 1 } }),
+            ),
+            "2 1 3",
+        ),
+        (set(json!(["a", "c"]), script, json!("params.num_terms")), "2"),
+        (set(json!(["b", "c"]), "minimum_should_match", json!(1)), "2 1"),
+        // One term has to be there.
+        (set(json!(["a"]), script, json!("0")), "1 2 3"),
+        (set(json!([]), script, json!("0")), ""),
+    ] {
+        let answer = service.get("POST /a/_search", &body);
+        let hits = answer["hits"]["hits"].as_array().expect("hits").iter();
+        let found: Vec<&str> = hits.map(|hit| hit["_id"].as_str().expect("an id")).collect();
+        assert_eq!(found.join(" "), expected, "{body}: {answer}");
+    }
+    for (body, reason) in [
+        (set(json!("a"), script, json!("1")), "must be an array"),
+        (set(json!(["a"]), "minimum", json!(1)), "does not support [minimum]"),
+        (json!({ "query": { "terms_set": { "k": { "terms": ["a"] } } } }).to_string(), "needs one of"),
+        (set(json!(["a"]), script, json!("doc['k'].values")), "is not part of a formula"),
+    ] {
+        let (status, answer) = service.ask("POST /a/_search", &body);
+        assert!(status == 400 && answer.to_string().contains(reason), "{body}: {answer}");
     }
 }
 

@@ -86,6 +86,11 @@ fn a_point_holds_for_all_of_a_search() {
     let lines = format!("{{}}\n{}\n", json!({ "pit": { "id": few } }));
     let answer = service.get("POST /_msearch", &lines);
     assert_eq!(ids(&answer["responses"][0]).join(" "), "a00 a01");
+    // Without the alias, the filter of the point is gone.
+    service.get("POST /_aliases", r#"{"actions":[{"remove":{"index":"a","alias":"few"}}]}"#);
+    let (status, answer) = service.ask("POST /_search", &json!({ "pit": { "id": few } }).to_string());
+    assert!(status == 404 && answer.to_string().contains("not behind [few] any more"), "{answer}");
+    assert_eq!(ids(&asked(&all, json!({}))).join(" "), "a00 a01 a02");
 }
 
 #[test]

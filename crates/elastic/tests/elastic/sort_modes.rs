@@ -80,6 +80,10 @@ fn hits_are_sorted_by_one_of_their_values_or_by_all_of_them() {
         ),
         (json!({ "u.age": { "nested": { "path": "u", "max_children": 1 } } }), "[max_children] in [nested]"),
         (json!({ "u.age": { "nested": { "path": "u", "most": 1 } } }), "unknown field [most]"),
+        (
+            json!({ "u.age": { "nested": { "path": "u", "filter": { "regexp": { "u.k": "a.*" } } } } }),
+            "[regexp in filter] in [nested]",
+        ),
     ] {
         let (status, answer) = service.ask("POST /a/_search", &json!({ "sort": [sort] }).to_string());
         assert!(status == 400 && answer.to_string().contains(reason), "{sort}: {answer}");
