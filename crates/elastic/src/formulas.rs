@@ -161,7 +161,7 @@ impl ScriptFormula {
     }
 
     /// The score where it is at least the value of this formula, and 0 elsewhere.
-    pub(crate) fn as_least_score(self) -> Self {
+    pub(crate) fn into_least_score(self) -> Self {
         let ScriptFormula { variables, result } = self;
         let (score, least) = (Box::new(FormulaNode::Score), Box::new(result));
         let is_reached = FormulaNode::Binary(FormulaOperator::GreaterOrEqual, score, least);

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{FunctionQuery, FunctionValue, ScoreCombination, ScoreFunction, check};
 use crate::Error;
+use crate::evaluation::TermValues;
 use crate::formulas::ScriptFormula;
 use crate::query::{BoolQuery, CLAUSES_MAX, SearchQuery, text_of};
 
@@ -36,8 +37,8 @@ impl FunctionQuery {
         }
         let minimum = minimum_of(field, options, terms.len())?;
         let one = |value: &Value| {
-            let term =
-                SearchQuery::Terms { field: field.clone(), values: vec![value.clone()], ignores_case: false };
+            let values = TermValues::new(vec![value.clone()]);
+            let term = SearchQuery::Terms { field: field.clone(), values, ignores_case: false };
             SearchQuery::Constant(Box::new(term), 1.0)
         };
         let query = match terms.is_empty() {
@@ -52,7 +53,7 @@ impl FunctionQuery {
             functions: vec![ScoreFunction {
                 filter: None,
                 weight: 1.0,
-                value: FunctionValue::Formula(Box::new(minimum.as_least_score())),
+                value: FunctionValue::Formula(Box::new(minimum.into_least_score())),
             }],
             score_mode: ScoreCombination::Multiply,
             boost_mode: ScoreCombination::Replace,
