@@ -93,15 +93,14 @@ impl DocumentUpdate {
     /// parsed).
     pub fn apply(&self, document: Option<Document>, document_type: &DocumentType) -> Result<Document, Error> {
         let mut document = document.unwrap_or_else(|| Document { id: self.id.clone(), fields: Vec::new() });
-        let mut left = &self.fields[..];
-        while let Some((first, rest)) = left.split_first() {
-            let (together, later) = left.split_at(entries::changes_of_entries(left));
-            if !together.is_empty() && entries::change_entries(together, &mut document, document_type)? {
-                left = later;
-                continue;
+        let ordered = entries::by_field(&self.fields);
+        let mut left = &ordered[..];
+        while !left.is_empty() {
+            let (together, later) = left.split_at(entries::changes_of_entries(left).max(1));
+            if together.len() == 1 || !entries::change_entries(together, &mut document, document_type)? {
+                together.iter().try_for_each(|update| update.apply(&mut document, document_type))?;
             }
-            first.apply(&mut document, document_type)?;
-            left = rest;
+            left = later;
         }
         Ok(document)
     }
