@@ -36,6 +36,9 @@ impl DocumentFormat {
                 None => vec![name],
             };
             *fields = std::mem::take(fields).into_iter().flat_map(fields_of).collect();
+            // Each field of each document is compared with all of them.
+            fields.sort_unstable();
+            fields.dedup();
             if let Some(field) = fields.iter().find(|field| !schema.fields.contains_key(field.as_str())) {
                 let reason = format!("document type '{document_type}' has no field '{field}'");
                 return Err(Error::parameter("fieldSet", reason));
@@ -59,7 +62,7 @@ impl DocumentFormat {
         match &self.field_set {
             FieldSet::All => None,
             FieldSet::Id | FieldSet::None => Some(Vec::new()),
-            FieldSet::Fields { fields, .. } => Some(fields.clone()),
+            FieldSet::Fields { fields, .. } => (fields.len() <= NAMED_MAX).then(|| fields.clone()),
             FieldSet::Document => {
                 let schemas = &deployment.application.schemas;
                 let types = document_types.iter().filter_map(|name| schemas.get(*name));

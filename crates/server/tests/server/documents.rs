@@ -127,6 +127,10 @@ fn field_sets_choose_fields() {
     assert_eq!(visited("note:stars"), json!({ "stars": 1 }));
     assert_eq!(visited("[id]"), json!({}));
     assert_eq!(visited("[document]"), json!({ "title": "one", "stars": 1 }));
+    assert_eq!(visited("note:stars,title,stars"), json!({ "title": "one", "stars": 1 }));
+    // A selection reads other fields than are shown.
+    assert_eq!(visited("note:stars&selection=note.title%3D%3D'one'"), json!({ "stars": 1 }));
+    assert_eq!(visited("[id]&selection=note.stars%3E1"), Value::Null);
 }
 
 #[test]
