@@ -59,10 +59,10 @@ impl DocumentFormat {
         deployment: &CompiledApplication,
         document_types: &[&str],
     ) -> Option<Vec<String>> {
-        match &self.field_set {
+        let names: Option<Vec<String>> = match &self.field_set {
             FieldSet::All => None,
             FieldSet::Id | FieldSet::None => Some(Vec::new()),
-            FieldSet::Fields { fields, .. } => (fields.len() <= NAMED_MAX).then(|| fields.clone()),
+            FieldSet::Fields { fields, .. } => Some(fields.clone()),
             FieldSet::Document => {
                 let schemas = &deployment.application.schemas;
                 let types = document_types.iter().filter_map(|name| schemas.get(*name));
@@ -71,10 +71,10 @@ impl DocumentFormat {
                     schema.fields.keys().any(|field| schema.document_type.field(field).is_none())
                 });
                 let fields = types.flat_map(|schema| schema.document_type.fields());
-                let fields: Vec<String> = fields.map(|field| field.name.to_string()).collect();
-                (creates && fields.len() <= NAMED_MAX).then_some(fields)
+                creates.then(|| fields.map(|field| field.name.to_string()).collect())
             }
-        }
+        };
+        names.filter(|names| names.len() <= NAMED_MAX)
     }
 
     /// Appends the fields to show of a document, as the object under `fields`.
