@@ -23,15 +23,6 @@ pub enum FieldSet {
 }
 
 impl FieldSet {
-    /// The names of the only fields that it can contain; `None` if these depend on the document type.
-    pub fn names(&self) -> Option<&[String]> {
-        match self {
-            FieldSet::All | FieldSet::Document => None,
-            FieldSet::Id | FieldSet::None => Some(&[]),
-            FieldSet::Fields { fields, .. } => Some(fields),
-        }
-    }
-
     /// True if the field set contains a field of this document type.
     pub fn contains(&self, document_type: &DocumentType, field: &str) -> bool {
         match self {

@@ -93,15 +93,14 @@ impl DocumentUpdate {
     /// parsed).
     pub fn apply(&self, document: Option<Document>, document_type: &DocumentType) -> Result<Document, Error> {
         let mut document = document.unwrap_or_else(|| Document { id: self.id.clone(), fields: Vec::new() });
-        let mut left = &self.fields[..];
-        while let Some((first, rest)) = left.split_first() {
-            let (together, later) = left.split_at(entries::changes_of_entries(left));
-            if !together.is_empty() && entries::change_entries(together, &mut document, document_type)? {
-                left = later;
-                continue;
+        let ordered = entries::by_field(&self.fields);
+        let mut left = &ordered[..];
+        while !left.is_empty() {
+            let (together, later) = left.split_at(entries::changes_of_entries(left).max(1));
+            if together.len() == 1 || !entries::change_entries(together, &mut document, document_type)? {
+                together.iter().try_for_each(|update| update.apply(&mut document, document_type))?;
             }
-            first.apply(&mut document, document_type)?;
-            left = rest;
+            left = later;
         }
         Ok(document)
     }
@@ -182,7 +181,7 @@ impl ValueChange {
             (UpdatePathStep::Index(index), DataType::Array(element)) => {
                 let Some(DocumentValue::Array(elements)) = value else { return Ok(()) };
                 let Some(slot) = elements.get_mut(*index) else { return Ok(()) };
-                let mut inner = Some(slot.clone());
+                let mut inner = Some(taken(slot));
                 self.apply(&mut inner, rest, element)?;
                 match inner {
                     Some(inner) => *slot = inner,
@@ -296,7 +295,7 @@ impl ValueChange {
         data_type: &DataType,
     ) -> Result<(), Error> {
         let at = entries.iter().position(|(name, _)| name == key);
-        let mut inner = at.map(|at| entries[at].1.clone());
+        let mut inner = at.map(|at| taken(&mut entries[at].1));
         self.apply(&mut inner, rest, data_type)?;
         match (at, inner) {
             (Some(at), Some(inner)) => entries[at].1 = inner,
@@ -498,6 +497,12 @@ fn remove_elements(
         _ => return Err(mismatch(data_type)),
     }
     Ok(())
+}
+
+/// Takes a value out of its place, so that a part of it changes without a copy of the whole. It is put back,
+/// or its place removed; a document whose change fails is given up.
+fn taken(place: &mut DocumentValue) -> DocumentValue {
+    std::mem::replace(place, DocumentValue::Bool(false))
 }
 
 /// A tensor with other cells; `None` if there is none, and none is to be created.

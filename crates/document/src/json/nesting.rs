@@ -42,7 +42,38 @@ fn string_end(json: &[u8], begin: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// [`too_deep`] by a look at each byte.
+    fn too_deep_by_bytes(json: &[u8]) -> Option<usize> {
+        let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+        for (at, byte) in json.iter().enumerate() {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = in_string,
+                b'"' => in_string = !in_string,
+                _ if in_string => {}
+                b'[' | b'{' if depth == DEPTH => return Some(at),
+                b'[' | b'{' => depth += 1,
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    proptest! {
+        #[test]
+        fn strings_are_passed_over_as_by_a_look_at_each_byte(
+            open in DEPTH - 4..=DEPTH,
+            rest in r#"[\[\]{}"\\a]{0,80}"#,
+        ) {
+            let json = "[".repeat(open) + &rest;
+            prop_assert_eq!(too_deep(json.as_bytes()), too_deep_by_bytes(json.as_bytes()), "{}", json);
+        }
+    }
 
     #[test]
     fn brackets_in_strings_are_not_nesting() {

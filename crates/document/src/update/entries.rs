@@ -7,10 +7,23 @@ use super::{FEW, FieldUpdate};
 use crate::wire::encode_value;
 use crate::{DataType, Document, DocumentType, DocumentValue, Error, UpdatePathStep};
 
+/// The changes, those of each field together in their order: fields do not depend on each other.
+pub(super) fn by_field(updates: &[FieldUpdate]) -> Vec<&FieldUpdate> {
+    let mut ordered: Vec<&FieldUpdate> = updates.iter().collect();
+    if updates.len() > FEW {
+        let mut firsts: HashMap<&str, usize> = HashMap::new();
+        for (at, update) in updates.iter().enumerate() {
+            firsts.entry(&update.path.field).or_insert(at);
+        }
+        ordered.sort_by_key(|update| firsts[&*update.path.field]);
+    }
+    ordered
+}
+
 /// Number of the first changes that are of entries of one field, and more than a few; otherwise 0.
-pub(super) fn changes_of_entries(updates: &[FieldUpdate]) -> usize {
+pub(super) fn changes_of_entries(updates: &[&FieldUpdate]) -> usize {
     let Some(first) = updates.first() else { return 0 };
-    let is_alike = |update: &&FieldUpdate| {
+    let is_alike = |update: &&&FieldUpdate| {
         update.path.field == first.path.field
             && matches!(update.path.steps.first(), Some(UpdatePathStep::Key(_)))
     };
@@ -22,12 +35,12 @@ pub(super) fn changes_of_entries(updates: &[FieldUpdate]) -> usize {
 
 /// Makes changes of entries of one field, which are looked up by the bytes of their keys: the same as one
 /// change after another. Returns false, and changes nothing, if the field has no entries, or a value that its
-/// type hides.
+/// type hides, or keys that are equal though their bytes differ, as zeros of both signs are.
 ///
 /// # Errors
 /// [`Error::Update`]: a change does not fit its entry.
 pub(super) fn change_entries(
-    updates: &[FieldUpdate],
+    updates: &[&FieldUpdate],
     document: &mut Document,
     document_type: &DocumentType,
 ) -> Result<bool, Error> {
@@ -35,6 +48,9 @@ pub(super) fn change_entries(
     let Some(field) = field else { return Ok(false) };
     let weight = DataType::Int;
     let (of, removes_zero) = match &field.data_type {
+        DataType::Map(key, _) if matches!(**key, DataType::Float16 | DataType::Float | DataType::Double) => {
+            return Ok(false);
+        }
         DataType::Map(_, of) => (&**of, false),
         DataType::WeightedSet { remove_if_zero, .. } => (&weight, *remove_if_zero),
         _ => return Ok(false),
@@ -139,9 +155,9 @@ mod tests {
         let id = DocumentId::parse("id:n:note::1").expect("an id");
         let types = [DataType::Map(text(), Box::new(DataType::Int)), set(false), set(true)];
         for data_type in types {
-            let field = DocumentField { name: "f".into(), data_type: data_type.clone() };
+            let field = |name: &str| DocumentField { name: name.into(), data_type: data_type.clone() };
             let other = DocumentField { name: "other".into(), data_type: DataType::Int };
-            let document_type = DocumentType::new("note", vec![field, other]);
+            let document_type = DocumentType::new("note", vec![field("f"), field("g"), other]);
             for count in [0, 1, 40] {
                 let keys = || (0..count).map(key);
                 let value = match &data_type {
@@ -152,10 +168,14 @@ mod tests {
                 };
                 let mut fields = vec![("other".into(), DocumentValue::Int(1))];
                 if count > 0 {
-                    fields.insert(0, ("f".into(), value));
+                    fields.insert(0, ("f".into(), value.clone()));
+                    fields.push(("g".into(), value));
                 }
                 let start = Document { id: id.clone(), fields };
-                let updates = changes("f");
+                let alternating = changes("f").into_iter().zip(changes("g"));
+                let updates: Vec<FieldUpdate> = alternating.flat_map(|(one, other)| [one, other]).collect();
+                let ordered = by_field(&updates);
+                assert_eq!(changes_of_entries(&ordered), 90, "those of the other field come later");
                 let update =
                     |fields: &[FieldUpdate]| DocumentUpdate { id: id.clone(), fields: fields.to_vec() };
                 let together = update(&updates).apply(Some(start.clone()), &document_type);
@@ -170,6 +190,26 @@ mod tests {
                 };
                 assert_eq!(shown(together), shown(each), "{data_type} with {count}");
             }
+        }
+    }
+
+    #[test]
+    fn zeros_of_both_signs_are_one_key() {
+        let data_type = DataType::Map(Box::new(DataType::Double), Box::new(DataType::Int));
+        let document_type = DocumentType::new("note", vec![DocumentField { name: "f".into(), data_type }]);
+        for count in [2, 40] {
+            let update = |number: i32| {
+                let zero = DocumentValue::Double(if number % 2 == 0 { 0.0 } else { -0.0 });
+                FieldUpdate {
+                    path: UpdatePath { field: "f".into(), steps: vec![UpdatePathStep::Key(zero)] },
+                    change: ValueChange::Arithmetic(ArithmeticOperator::Add, 1.0, MissingNumber::Zero),
+                }
+            };
+            let id = DocumentId::parse("id:n:note::1").expect("an id");
+            let update = DocumentUpdate { id, fields: (0..count).map(update).collect() };
+            let changed = update.apply(None, &document_type).expect("the changes fit");
+            let expected = DocumentValue::Map(vec![(DocumentValue::Double(0.0), DocumentValue::Int(count))]);
+            assert_eq!(changed.get("f"), Some(&expected), "{count}");
         }
     }
 }

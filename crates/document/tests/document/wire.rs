@@ -88,6 +88,10 @@ fn a_document_is_read_in_place() {
     let expected: Vec<_> =
         document.fields.iter().filter(|(name, _)| !["b", "e"].contains(&&**name)).cloned().collect();
     assert_eq!(wire::decode_named(&some).expect("it can be read"), expected);
+    let read = wire::decode_some(&bytes, |name| !["b", "e"].contains(&name)).expect("it can be read");
+    assert_eq!(read, expected);
+    // Also where nothing is wanted, what is cut is refused.
+    assert!((0..bytes.len()).all(|end| wire::decode_some(&bytes[..end], |_| false).is_err()));
     let empty = EncodedDocument::without_fields(text);
     assert!(empty.get("a").is_none() && empty.decode().is_ok_and(|document| document.fields.is_empty()));
     // Nothing that is cut or goes on is a document.

@@ -36,6 +36,9 @@ impl DocumentFormat {
                 None => vec![name],
             };
             *fields = std::mem::take(fields).into_iter().flat_map(fields_of).collect();
+            // Each field of each document is compared with all of them.
+            fields.sort_unstable();
+            fields.dedup();
             if let Some(field) = fields.iter().find(|field| !schema.fields.contains_key(field.as_str())) {
                 let reason = format!("document type '{document_type}' has no field '{field}'");
                 return Err(Error::parameter("fieldSet", reason));
@@ -56,7 +59,7 @@ impl DocumentFormat {
         deployment: &CompiledApplication,
         document_types: &[&str],
     ) -> Option<Vec<String>> {
-        match &self.field_set {
+        let names: Option<Vec<String>> = match &self.field_set {
             FieldSet::All => None,
             FieldSet::Id | FieldSet::None => Some(Vec::new()),
             FieldSet::Fields { fields, .. } => Some(fields.clone()),
@@ -68,10 +71,10 @@ impl DocumentFormat {
                     schema.fields.keys().any(|field| schema.document_type.field(field).is_none())
                 });
                 let fields = types.flat_map(|schema| schema.document_type.fields());
-                let fields: Vec<String> = fields.map(|field| field.name.to_string()).collect();
-                (creates && fields.len() <= NAMED_MAX).then_some(fields)
+                creates.then(|| fields.map(|field| field.name.to_string()).collect())
             }
-        }
+        };
+        names.filter(|names| names.len() <= NAMED_MAX)
     }
 
     /// Appends the fields to show of a document, as the object under `fields`.

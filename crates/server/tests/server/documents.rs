@@ -3,7 +3,7 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::support::TestServer;
+use crate::support::{NOTE, SERVICES, TestServer};
 
 #[test]
 fn every_form_of_the_path_is_an_id() {
@@ -127,6 +127,33 @@ fn field_sets_choose_fields() {
     assert_eq!(visited("note:stars"), json!({ "stars": 1 }));
     assert_eq!(visited("[id]"), json!({}));
     assert_eq!(visited("[document]"), json!({ "title": "one", "stars": 1 }));
+    assert_eq!(visited("note:stars,title,stars"), json!({ "title": "one", "stars": 1 }));
+    // A selection reads other fields than are shown.
+    assert_eq!(visited("note:stars&selection=note.title%3D%3D'one'"), json!({ "stars": 1 }));
+    assert_eq!(visited("[id]&selection=note.stars%3E1"), Value::Null);
+}
+
+#[test]
+fn fields_that_are_made_are_shown_where_they_are_asked_for() {
+    let server = TestServer::start();
+    let made =
+        "field made type string { indexing: input title . \" again\" | summary | index }\n  fieldset default";
+    let schema = NOTE.replace("fieldset default", made);
+    let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", &schema)]);
+    assert_eq!(status, 200, "{answer}");
+    let path = "/document/v1/n/note/docid/1";
+    server.put(path, r#"{"title":"one","stars":1}"#);
+    for (set, expected) in [
+        ("[document]", json!({ "title": "one", "stars": 1 })),
+        ("[all]", json!({ "title": "one", "stars": 1, "made": "one again" })),
+        ("note:made", json!({ "made": "one again" })),
+        ("note:made,default", json!({ "title": "one", "made": "one again" })),
+    ] {
+        let (_, read) = server.get(&format!("{path}?fieldSet={set}"));
+        assert_eq!(read["fields"], expected, "{set}");
+        let (_, visited) = server.get(&format!("/document/v1/n/note/docid/?fieldSet={set}"));
+        assert_eq!(visited["documents"][0]["fields"], expected, "{set}");
+    }
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use millrace_document::DocumentValue;
 use millrace_store::{SegmentFormat, StoreOptions};
 
-use crate::common::{get, id, modify_all, open, options, put};
+use crate::common::{get, id, modify_all, open, options, put, remove};
 
 fn id_of(number: i64) -> String {
     let group = ["g=ann", "n=1", ""][number as usize % 3];
@@ -81,5 +82,22 @@ fn a_document_is_read_with_the_wanted_fields() {
     assert_eq!(read(&known, &["absent"]).1, [] as [&str; 0]);
     for name in [&known, &unknown] {
         assert_eq!(read(name, &[]).1, [] as [&str; 0], "{name}");
+    }
+    // The newest version counts, also where an older one is in a file.
+    let number = |name: &str| read(name, &["number"]).0.get("number").cloned();
+    put(&store, &known, "other text", 8);
+    assert_eq!(number(&known), Some(DocumentValue::Long(8)));
+    store.seal().expect("sealed");
+    assert_eq!(number(&known), Some(DocumentValue::Long(8)));
+    remove(&store, &known);
+    let names = ["number".to_owned()];
+    for sealed in [false, true] {
+        if sealed {
+            store.seal().expect("sealed");
+        }
+        for fields in [None, Some(&names[..0]), Some(&names[..])] {
+            let found = store.get_fields(&id(&known), fields).expect("the store reads");
+            assert!(found.is_none(), "{fields:?}, sealed: {sealed}");
+        }
     }
 }

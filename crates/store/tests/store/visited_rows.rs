@@ -6,7 +6,7 @@ use millrace_bucket::DocumentSortKey;
 use millrace_document::{DocumentValue, Timestamp, ValueRef};
 use millrace_store::{Error, Store, StoreVisit, VisitFilter, VisitedRow, VisitedValue, VisitedVersion};
 
-use crate::common::{id, number, open, options, put, remove};
+use crate::common::{number, open, options, put, remove};
 
 /// Documents in several segments and in the tail, with and without a group, replaced and removed ones.
 fn fill(store: &Store) {
@@ -91,40 +91,6 @@ fn a_reader_ends_its_page() {
     }
     assert!(expected.len() > 70);
     assert_eq!(found, expected);
-}
-
-#[test]
-fn documents_are_read_with_the_fields_that_are_asked_for() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let store = open(options(directory.path()));
-    fill(&store);
-    let visit = StoreVisit { wanted: 1000, ..StoreVisit::all(&["mail", "unknown"]) };
-    let all = store.visit(&visit).expect("the visit reads").visited;
-    let (mut compared, mut without_fields) = (0, 0);
-    for version in &all {
-        let read = |fields: Option<&[String]>| {
-            let found = store.get_fields(version.id(), fields).expect("the store reads");
-            found.expect("the visit found the document")
-        };
-        let (whole, timestamp) = store.get(version.id()).expect("the store reads").expect("it is there");
-        assert_eq!(read(None), (whole.clone(), timestamp));
-        let some_fields: [&[&str]; 3] = [&[], &["number"], &["text", "number", "other"]];
-        for wanted in some_fields {
-            let names: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
-            let (some, at) = read(Some(&names));
-            assert_eq!((&some.id, at), (&whole.id, timestamp));
-            for field in ["number", "text"] {
-                let value = some.get(field);
-                // Others may be there.
-                assert!(value == whole.get(field) || value.is_none() && !wanted.contains(&field), "{field}");
-                compared += 1;
-            }
-            without_fields += usize::from(some.fields.is_empty());
-        }
-    }
-    assert!(compared > 400 && without_fields > 20, "{compared} {without_fields}");
-    let removed = store.get_fields(&id("id:n:mail:g=ann:8"), Some(&[])).expect("the store reads");
-    assert!(removed.is_none());
 }
 
 /// In the tail, as in files, a filter gets the fields that it reads, and a version has those that are wanted.
