@@ -27,7 +27,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 /// A protocol, and its bytes.
-struct KeptProtocol {
+struct RecordedProtocol {
     number: u16,
     lines: &'static str,
     /// Greetings of connections that name no run.
@@ -37,15 +37,15 @@ struct KeptProtocol {
     refusal: u8,
 }
 
-const PROTOCOLS: [KeptProtocol; 2] = [
-    KeptProtocol {
+const PROTOCOLS: [RecordedProtocol; 2] = [
+    RecordedProtocol {
         number: 1,
         lines: include_str!("../protocol-1.txt"),
         requests: b"MILLREQ\x01",
         bulk: b"MILLBLK\x02",
         refusal: 1,
     },
-    KeptProtocol {
+    RecordedProtocol {
         number: 2,
         lines: include_str!("../protocol-2.txt"),
         requests: b"MILLNOD\x02\x02\0\0\0\0\0",
@@ -67,7 +67,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     hex.as_bytes().chunks(2).map(digits).collect()
 }
 
-impl KeptProtocol {
+impl RecordedProtocol {
     /// Any process at an address, where this protocol is spoken.
     fn peer(&self, address: &str) -> PeerAddress {
         PeerAddress { protocol: self.number, ..PeerAddress::of_any_run(address) }

@@ -33,13 +33,13 @@ pub(super) fn finish_all(
 
 impl StreamPlan<'_> {
     /// A bucket with the plans of what is inside.
-    fn kept<'k>(&'k self, bucket: &'k BucketState) -> KeptBucket<'k> {
-        KeptBucket { plans: &self.inner, bucket: Some(bucket) }
+    fn kept<'k>(&'k self, bucket: &'k BucketState) -> FinishedBucket<'k> {
+        FinishedBucket { plans: &self.inner, bucket: Some(bucket) }
     }
 
     /// A bucket without documents.
-    fn empty(&self) -> KeptBucket<'_> {
-        KeptBucket { plans: &self.inner, bucket: None }
+    fn empty(&self) -> FinishedBucket<'_> {
+        FinishedBucket { plans: &self.inner, bucket: None }
     }
 
     /// Answer of the aggregation, with its kind.
@@ -48,7 +48,7 @@ impl StreamPlan<'_> {
         match (&self.work, state) {
             (StreamWork::Terms(source, _, all), StreamState::Values(parts)) => {
                 let all = all.as_ref().map(RefCell::borrow);
-                let mut buckets: BTreeMap<&AggregatedValue, KeptBucket<'_>> = BTreeMap::new();
+                let mut buckets: BTreeMap<&AggregatedValue, FinishedBucket<'_>> = BTreeMap::new();
                 if let Some(all) = &all {
                     buckets.extend(all.iter().map(|value| (value, self.empty())));
                 }
@@ -56,17 +56,17 @@ impl StreamPlan<'_> {
                 one.finish_terms(source, buckets)
             }
             (StreamWork::RareTerms(source, _, documents_max), StreamState::Values(parts)) => {
-                let parts: BTreeMap<&AggregatedValue, KeptBucket<'_>> =
+                let parts: BTreeMap<&AggregatedValue, FinishedBucket<'_>> =
                     parts.iter().map(|(value, bucket)| (value, self.kept(bucket))).collect();
                 one.finish_rare_terms(source, *documents_max, parts)
             }
             (StreamWork::Adjacency(division), StreamState::Pairs(parts)) => {
-                let parts: BTreeMap<FilterPair, KeptBucket<'_>> =
+                let parts: BTreeMap<FilterPair, FinishedBucket<'_>> =
                     parts.iter().map(|(pair, bucket)| (*pair, self.kept(bucket))).collect();
                 Ok(("adjacency_matrix", one.finish_adjacency(division, parts)?))
             }
             (StreamWork::Significant(division, background), StreamState::Compared(documents, parts)) => {
-                let parts: BTreeMap<&AggregatedValue, KeptBucket<'_>> =
+                let parts: BTreeMap<&AggregatedValue, FinishedBucket<'_>> =
                     parts.iter().map(|(value, bucket)| (value, self.kept(bucket))).collect();
                 one.finish_significant(division, *documents, parts, &background.borrow())
             }
@@ -81,12 +81,12 @@ impl StreamPlan<'_> {
                 Ok(("auto_date_histogram", one.finish_automatic(division, units.step, parts)?))
             }
             (StreamWork::MultiTerms(sources), StreamState::Combined(parts)) => {
-                let parts: BTreeMap<&Vec<AggregatedValue>, KeptBucket<'_>> =
+                let parts: BTreeMap<&Vec<AggregatedValue>, FinishedBucket<'_>> =
                     parts.iter().map(|(key, bucket)| (key, self.kept(bucket))).collect();
                 one.finish_multi_terms(sources, parts)
             }
             (StreamWork::Composite(division), StreamState::Placed(parts)) => {
-                let parts: BTreeMap<&PlacedKey, KeptBucket<'_>> =
+                let parts: BTreeMap<&PlacedKey, FinishedBucket<'_>> =
                     parts.iter().map(|(key, bucket)| (key, self.kept(bucket))).collect();
                 Ok(("composite", one.finish_composite(division, parts)?))
             }
@@ -150,19 +150,19 @@ impl StreamPlan<'_> {
         }
     }
 
-    fn all_kept<'k>(&'k self, buckets: &'k [BucketState]) -> Vec<KeptBucket<'k>> {
+    fn all_kept<'k>(&'k self, buckets: &'k [BucketState]) -> Vec<FinishedBucket<'k>> {
         buckets.iter().map(|bucket| self.kept(bucket)).collect()
     }
 }
 
 /// A finished bucket.
-struct KeptBucket<'k> {
+struct FinishedBucket<'k> {
     plans: &'k [StreamPlan<'k>],
     /// None if it has no documents.
     bucket: Option<&'k BucketState>,
 }
 
-impl BucketContent for KeptBucket<'_> {
+impl BucketContent for FinishedBucket<'_> {
     fn documents(&self) -> usize {
         self.bucket.map_or(0, |bucket| bucket.documents)
     }

@@ -22,8 +22,8 @@ use millrace_index_feed::{
 use millrace_index_placement::{CopyId, PlacedCopy, PlacedCopyState, PlacementTable, SliceId};
 
 use super::super::opened::IndexDirectory;
-use super::kept::{KeptCopy, KeptDefinition};
-use super::message::{FedKeys, KeyedRead};
+use super::kept::{StoredCopy, StoredDefinition};
+use super::message::{KeyedRead, VersionKeys};
 use super::pacing::ReadPacing;
 use super::pages::slice_bucket;
 
@@ -64,7 +64,7 @@ impl CopyAction {
 pub(super) struct ImportOrder {
     pub copy: CopyId,
     pub slice: SliceId,
-    pub definition: KeptDefinition,
+    pub definition: StoredDefinition,
     pub from: NodeKey,
     pub status: Arc<ImportStatus>,
 }
@@ -87,7 +87,7 @@ pub(super) struct ImportStatus {
 
 /// Result of an import.
 pub(super) enum ImportOutcome {
-    Received(KeptCopy, CopyMarks),
+    Received(StoredCopy, CopyMarks),
     /// The copy cannot be had by file.
     Refused(String),
     Failed(CopyError),
@@ -119,7 +119,7 @@ enum CopyStage {
 }
 
 struct OpenCopy {
-    kept: Arc<KeptCopy>,
+    kept: Arc<StoredCopy>,
     /// Time at which it goes on, and from where, while it takes nothing in.
     suspended: Option<(Instant, CopyMarks)>,
     /// Time of the last writing; `None` to write it soon.
@@ -129,13 +129,13 @@ struct OpenCopy {
 /// A copy that is to be written.
 pub(super) struct DueFlush {
     pub copy: CopyId,
-    pub kept: Arc<KeptCopy>,
+    pub kept: Arc<StoredCopy>,
     pub marks: CopyMarks,
 }
 
 /// A copy that is read.
 pub(super) struct ReadableCopy {
-    pub kept: Arc<KeptCopy>,
+    pub kept: Arc<StoredCopy>,
     /// Owners of the buckets of its slice.
     pub owners: BTreeSet<NodeKey>,
 }
@@ -144,7 +144,7 @@ pub(super) struct ReadableCopy {
 pub(super) struct NodeCopies {
     place: Arc<IndexDirectory>,
     own: NodeKey,
-    follower: IndexFeedFollower<FedKeys>,
+    follower: IndexFeedFollower<VersionKeys>,
     state: Option<Arc<ClusterState>>,
     copies: BTreeMap<CopyId, NodeCopy>,
     pacing: ReadPacing,
@@ -286,7 +286,7 @@ impl NodeCopies {
             return Ok(Vec::new());
         };
         let bucket = slice_bucket(slice.slice, index.slices.len());
-        let definition = KeptDefinition { definition: hash, document_type, slice: bucket };
+        let definition = StoredDefinition { definition: hash, document_type, slice: bucket };
         let has_files = known.as_ref() == Some(&definition);
         match placed.state {
             PlacedCopyState::Ready | PlacedCopyState::Leaving if !has_files => {
@@ -320,7 +320,7 @@ impl NodeCopies {
     }
 
     /// Lets a copy follow.
-    fn open(&mut self, id: CopyId, kept: KeptCopy, marks: &CopyMarks, now: Timestamp) -> Vec<CopyAction> {
+    fn open(&mut self, id: CopyId, kept: StoredCopy, marks: &CopyMarks, now: Timestamp) -> Vec<CopyAction> {
         let definition = followed(&kept.definition);
         let flushed = Some(Instant::now());
         self.set_stage(id, CopyStage::Open(OpenCopy { kept: Arc::new(kept), suspended: None, flushed }));
@@ -426,7 +426,7 @@ impl NodeCopies {
     pub fn batch(
         &mut self,
         owner: NodeKey,
-        batch: FeedBatch<FedKeys>,
+        batch: FeedBatch<VersionKeys>,
         now: Timestamp,
     ) -> (Option<BatchReceipt>, Vec<CopyAction>) {
         if self.is_full() {
@@ -495,7 +495,7 @@ impl NodeCopies {
         actions
     }
 
-    fn active_copy(&self, copy: CopyId) -> Option<Arc<KeptCopy>> {
+    fn active_copy(&self, copy: CopyId) -> Option<Arc<StoredCopy>> {
         match &self.copies.get(&copy)?.stage {
             CopyStage::Open(open) if open.suspended.is_none() => Some(Arc::clone(&open.kept)),
             _ => None,
@@ -558,6 +558,6 @@ fn id(copy: CopyNumber) -> CopyId {
     CopyId(copy.0)
 }
 
-fn followed(definition: &KeptDefinition) -> CopyDefinition {
+fn followed(definition: &StoredDefinition) -> CopyDefinition {
     CopyDefinition { document_type: definition.document_type.clone(), slice: definition.slice }
 }

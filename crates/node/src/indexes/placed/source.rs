@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::super::IndexDefinition;
 use super::cluster::{OwnedReplicas, PlacedCluster};
-use super::message::{FedKeys, KeyedRead, PlacedAnswer, PlacedQuestion};
+use super::message::{KeyedRead, PlacedAnswer, PlacedQuestion, VersionKeys};
 use super::pages;
 use crate::Error;
 use encoding::encoded_change;
@@ -55,9 +55,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Content of a version in the queues, from which its keys are made when it is sent.
 #[derive(Debug, Clone)]
-pub(super) enum FedBody {
+pub(super) enum QueuedContent {
     Committed(Arc<CommittedRow>),
-    Keys(Arc<FedKeys>),
+    Keys(Arc<VersionKeys>),
 }
 
 /// The feed of a node's store.
@@ -86,7 +86,7 @@ pub(super) struct PassedTypes {
 }
 
 struct SourceInner {
-    feed: IndexFeedSource<FedBody>,
+    feed: IndexFeedSource<QueuedContent>,
     /// True while the store passes its changes on: without them nothing can be followed.
     is_fed: bool,
     /// The state that the buckets of rows are of.
@@ -148,7 +148,7 @@ impl SourceInner {
 
 /// Work of a task that sends batches to a follower.
 enum NextWork {
-    Send(Box<FeedBatch<FedBody>>),
+    Send(Box<FeedBatch<QueuedContent>>),
     Wait,
     /// The follower has no session.
     End,
@@ -459,7 +459,7 @@ impl PlacedSource {
     }
 
     /// A batch with the keys of its rows.
-    fn encoded(&self, follower: NodeKey, batch: FeedBatch<FedBody>) -> FeedBatch<FedKeys> {
+    fn encoded(&self, follower: NodeKey, batch: FeedBatch<QueuedContent>) -> FeedBatch<VersionKeys> {
         let FeedBatch { run, session, first, changes } = batch;
         let mut types: BTreeMap<String, Vec<Arc<IndexDefinition>>> = BTreeMap::new();
         let mut wanted = |document_type: &str| -> Vec<Arc<IndexDefinition>> {
@@ -488,7 +488,7 @@ impl SourceInner {
 }
 
 /// A feed that no one follows yet.
-fn new_feed(now: Timestamp) -> IndexFeedSource<FedBody> {
+fn new_feed(now: Timestamp) -> IndexFeedSource<QueuedContent> {
     IndexFeedSource::new(SourceRun(unix_time().as_micros() as u64), now)
 }
 
@@ -518,10 +518,10 @@ impl CommitFollower for PlacedSource {
                 document,
                 timestamp: row.timestamp(),
                 bytes: u32::try_from(row.bytes()).unwrap_or(u32::MAX),
-                body: FedBody::Committed(Arc::new(row)),
+                body: QueuedContent::Committed(Arc::new(row)),
             }
         });
-        let rows: Vec<FeedRow<FedBody>> = rows.collect();
+        let rows: Vec<FeedRow<QueuedContent>> = rows.collect();
         inner.feed.committed(&rows, now);
         drop(inner);
         self.arrived.send_replace(());

@@ -18,7 +18,7 @@ use super::kept::BucketPart;
 use super::message::{CopyRecords, OwnedDocuments, PlacedAnswer, PlacedQuestion};
 use super::pages::{self, slice_bucket};
 use super::service::PlacedService;
-use super::source::FedBody;
+use super::source::QueuedContent;
 use crate::Error;
 
 /// Records that an answer has at most. A page of documents has far fewer.
@@ -277,11 +277,11 @@ impl PlacedService {
             tokio::task::spawn_blocking(move || pages::content(&store, &state, &[definition], &read)).await;
         let content = content.map_err(|error| Error::Internal(error.to_string()))??;
         let keys = content.rows.into_iter().filter_map(|row| match row.body {
-            FedBody::Keys(keys) => {
+            QueuedContent::Keys(keys) => {
                 let keys = keys.0.first().map(|(_, keys)| keys.clone()).unwrap_or_default();
                 (!keys.is_empty()).then_some((row.document, keys))
             }
-            FedBody::Committed(_) => None,
+            QueuedContent::Committed(_) => None,
         });
         Ok((keys.collect(), content.until))
     }

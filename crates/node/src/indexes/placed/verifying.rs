@@ -11,7 +11,7 @@ use millrace_env::unix_time;
 use millrace_index_placement::{CopyId, PlacedCopy, PlacedCopyState, SliceId};
 use serde::{Deserialize, Serialize};
 
-use super::kept::KeptCopy;
+use super::kept::StoredCopy;
 use super::service::{PlacedService, now};
 use super::verify::{ComparedPart, ComparedSlice, DocumentSource};
 use crate::Error;
@@ -45,7 +45,7 @@ pub(super) struct CopyVerification {
 pub(super) struct DueVerification {
     pub copy: CopyId,
     pub slice: SliceId,
-    pub kept: Arc<KeptCopy>,
+    pub kept: Arc<StoredCopy>,
 }
 
 impl CopyVerification {
