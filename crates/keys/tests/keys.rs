@@ -81,7 +81,7 @@ fn two_pairs() -> impl Strategy<Value = ([KeyType; 2], [bool; 2], [DocumentValue
     })
 }
 
-/// Plain twin of the writer: the keys of a document, put together of those of single values.
+/// Plain form of the writer: the keys of a document, put together of those of single values.
 fn plain_keys(components: &[KeyComponent], values: &[Vec<&DocumentValue>]) -> Vec<Vec<u8>> {
     if values[0].is_empty() {
         return Vec::new();

@@ -156,7 +156,7 @@ impl NearestLeaf {
         }
     }
 
-    /// Distance of the nearest dense subspace of a tensor: the plain implementation of [`NearestLeaf::encoded`].
+    /// Distance of the nearest dense subspace of a tensor: the plain form of [`NearestLeaf::encoded`].
     fn best_subspace(&self, tensor: &Tensor) -> f64 {
         if tensor.tensor_type().dense_size() != self.doubles.len() {
             return f64::INFINITY;

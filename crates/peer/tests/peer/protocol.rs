@@ -316,11 +316,11 @@ impl TransferSource for ScriptedSource {
 /// Runs a node that answers; returns its address, and its requests.
 fn node(runtime: &Runtime) -> (String, mpsc::Receiver<(RequestFence, NodeRequest)>, watch::Sender<bool>) {
     let (asked, requests) = mpsc::channel();
-    let twin = ScriptedService { asked, responses: parking_lot::Mutex::new(responses().into_iter()) };
+    let service = ScriptedService { asked, responses: parking_lot::Mutex::new(responses().into_iter()) };
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let (stop, stopped) = watch::channel(false);
-    runtime.spawn(serve(listener, None, Arc::new(twin), stopped));
+    runtime.spawn(serve(listener, None, Arc::new(service), stopped));
     (address, requests, stop)
 }
 
@@ -535,7 +535,7 @@ fn a_connection_of_a_newer_protocol_is_closed() {
     assert_eq!(asked.try_iter().count(), 0);
 }
 
-/// A question of a transfer: its name, and the call; the answer must be that of the twin.
+/// A question of a transfer: its name, and the call; the answer must be that of the scripted service.
 type Question = (&'static str, fn(&mut TransferConnection));
 
 fn questions() -> Vec<Question> {
