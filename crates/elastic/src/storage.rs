@@ -232,13 +232,13 @@ pub(crate) fn write_all(
     };
     let Some(cluster) = cluster else {
         let (sender, receiver) = channel();
-        let told = move |outcomes| {
+        let done = move |outcomes| {
             // The caller may have left; the writes stand all the same.
             let _ = sender.send(outcomes);
         };
         let groups: Vec<DocumentGroup> = writes.iter().map(|write| write.id.group().clone()).collect();
         let store = node.permitted_store(permit, WantedGroups::These(&groups));
-        return match store.write_batch(writes, client, WriteDurability::Synced, told) {
+        return match store.write_batch(writes, client, WriteDurability::Synced, done) {
             Err(refused) => vec![Err(refused.error.into()); count],
             Ok(wait) => {
                 let until = Instant::now() + wait;

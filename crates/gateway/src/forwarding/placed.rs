@@ -114,7 +114,7 @@ mod tests {
             slice,
             copy: CopyId(17),
             bucket,
-            apart: vec![BucketId::new(40, 5)],
+            excluded: vec![BucketId::new(40, 5)],
             after: Some(b"after".to_vec()),
             until: None,
             timeout_ms: 9,

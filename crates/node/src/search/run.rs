@@ -326,9 +326,9 @@ impl PreparedQuery {
             let others = parts.into_iter().skip(usize::from(covered.is_some()));
             let others = others.map(|part| Ok(view(&common(part, &self.scope))?));
             let views = covered.map(Ok).into_iter().chain(others).collect::<Result<Vec<_>, Error>>()?;
-            if let (Some(ordered), Some(sought)) = (&ordered, views.first())
-                && let Some(matched) = search.matched(sought.as_ref(), &self.deadline)?
-                && matched.saturating_sub(ordered.changed(sought.as_ref())?)
+            if let (Some(ordered), Some(first_view)) = (&ordered, views.first())
+                && let Some(matched) = search.matched(first_view.as_ref(), &self.deadline)?
+                && matched.saturating_sub(ordered.changed(first_view.as_ref())?)
                     < plan.offset.saturating_add(plan.hits) as u64
             {
                 first = Some(ordered.more()?);

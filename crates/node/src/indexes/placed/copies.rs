@@ -327,8 +327,8 @@ impl NodeCopies {
         let effects = self.follower.add_copy(number(id), definition, marks, now);
         let mut actions = self.carry_out(effects, now);
         // Owners that are followed already learn of the definition by a request that comes again.
-        let told: BTreeSet<NodeKey> = actions.iter().filter_map(CopyAction::follows).collect();
-        let again = self.requests.iter().filter(|(owner, _)| !told.contains(owner));
+        let informed: BTreeSet<NodeKey> = actions.iter().filter_map(CopyAction::follows).collect();
+        let again = self.requests.iter().filter(|(owner, _)| !informed.contains(owner));
         let definitions = self.definitions();
         let again: Vec<CopyAction> = again
             .map(|(owner, request)| CopyAction::Follow {

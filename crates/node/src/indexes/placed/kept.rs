@@ -67,7 +67,7 @@ pub(super) struct StoredCopy {
 pub(super) struct BucketPart<'a> {
     pub bucket: BucketId,
     /// Buckets inside of it, whose documents are not of it.
-    pub apart: &'a [BucketId],
+    pub excluded: &'a [BucketId],
     /// It begins after this sort key.
     pub after: Option<&'a [u8]>,
     /// It ends with this sort key.
@@ -372,7 +372,7 @@ impl StoredCopy {
             from = from.max(prefix.clone());
         }
         let is_of = |document: &[u8]| {
-            is_in(document, part.bucket) && !part.apart.iter().any(|inside| is_in(document, *inside))
+            is_in(document, part.bucket) && !part.excluded.iter().any(|inside| is_in(document, *inside))
         };
         let is_past = |document: &[u8]| {
             document.get(..4).is_some_and(|location| location > &last[..])

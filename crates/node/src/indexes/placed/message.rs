@@ -148,7 +148,7 @@ pub struct CopyRecords {
     /// The bucket.
     pub bucket: BucketId,
     /// Buckets inside of it, whose documents are not of it.
-    pub apart: Vec<BucketId>,
+    pub excluded: Vec<BucketId>,
     /// Documents after this one; `None` for all.
     pub after: Option<Vec<u8>>,
     /// Documents up to this one; `None` for all.

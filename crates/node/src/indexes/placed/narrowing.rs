@@ -541,7 +541,7 @@ fn fresh_timeout(plan: &Plan) -> Option<Duration> {
 
 /// The documents with these keys, and all of the buckets of which entries may be missing.
 fn candidates_scope(name: &str, keys: &[&[u8]], queried: QueriedBuckets) -> NarrowedScope {
-    let sought: BTreeSet<DocumentId> = keys.iter().filter_map(|key| document_id(key)).collect();
+    let documents: BTreeSet<DocumentId> = keys.iter().filter_map(|key| document_id(key)).collect();
     let group = |key: &&[u8]| DocumentGroup::from_key(std::str::from_utf8(group_key(key)?).ok()?);
     let groups: BTreeSet<DocumentGroup> = keys.iter().filter_map(group).collect();
     let index_use = IndexUse {
@@ -551,7 +551,7 @@ fn candidates_scope(name: &str, keys: &[&[u8]], queried: QueriedBuckets) -> Narr
         reading: CandidateReading::ById,
         stale: queried.stale.len(),
     };
-    let mut parts = vec![NarrowedPart::Documents(sought.into_iter().collect(), queried.fresh)];
+    let mut parts = vec![NarrowedPart::Documents(documents.into_iter().collect(), queried.fresh)];
     if !queried.stale.is_empty() {
         parts.push(NarrowedPart::Scope(ViewScope::Buckets(queried.stale)));
     }

@@ -45,7 +45,7 @@ pub(super) struct ComparedSlice {
 pub(super) struct ComparedPart {
     pub bucket: BucketId,
     /// Buckets inside of it, whose documents are not of it.
-    pub apart: Vec<BucketId>,
+    pub excluded: Vec<BucketId>,
     pub after: Option<Vec<u8>>,
     pub until: Option<Vec<u8>>,
 }
@@ -116,8 +116,8 @@ impl PlacedService {
                 continue;
             }
             let inside = |other: &BucketId| *other != bucket && bucket.covers(*other);
-            let apart: Vec<BucketId> = state.buckets().filter(inside).collect();
-            let mut part = ComparedPart { bucket, apart, after: None, until: None };
+            let excluded: Vec<BucketId> = state.buckets().filter(inside).collect();
+            let mut part = ComparedPart { bucket, excluded, after: None, until: None };
             loop {
                 let expected = self.documents(&source, &mut part).await?;
                 for slice in slices {
@@ -293,9 +293,10 @@ impl PlacedService {
         copy: &PlacedCopy,
         part: &ComparedPart,
     ) -> Result<DocumentKeys, Error> {
-        let ComparedPart { bucket, apart, after, until } = part.clone();
+        let ComparedPart { bucket, excluded, after, until } = part.clone();
         let timeout_ms = CATCH_UP_TIMEOUT.as_millis() as u64;
-        let records = CopyRecords { slice: slice.id, copy: copy.id, bucket, apart, after, until, timeout_ms };
+        let records =
+            CopyRecords { slice: slice.id, copy: copy.id, bucket, excluded, after, until, timeout_ms };
         let asked = self.cluster.ask(copy.node, PlacedQuestion::Records(records));
         let silent = |_| Error::IndexNotReady(format!("node {} has not answered in time", copy.node));
         match tokio::time::timeout(CATCH_UP_TIMEOUT * 2, asked).await.map_err(silent)?? {
@@ -325,7 +326,7 @@ impl PlacedService {
         let read = tokio::task::spawn_blocking(move || {
             let part = BucketPart {
                 bucket: asked.bucket,
-                apart: &asked.apart,
+                excluded: &asked.excluded,
                 after: asked.after.as_deref(),
                 until: asked.until.as_deref(),
             };

@@ -102,9 +102,9 @@ impl NodeCopies {
     /// Changes a copy other than by new versions.
     fn change(&mut self, effect: FollowEffect<VersionKeys>, now: Timestamp, actions: &mut Vec<CopyAction>) {
         match effect {
-            FollowEffect::Drop { copy, bucket, apart, scope, part, until } => {
+            FollowEffect::Drop { copy, bucket, excluded, scope, part, until } => {
                 let Some(kept) = self.active_copy(id(copy)) else { return };
-                let range = BucketPart { bucket, apart: &apart, after: None, until: None };
+                let range = BucketPart { bucket, excluded: &excluded, after: None, until: None };
                 if let Err(error) = kept.drop_scope(&range, &scope, part, until) {
                     self.refused(id(copy), error, Timestamp(0), now, actions);
                 }
@@ -115,10 +115,14 @@ impl NodeCopies {
                     self.refused(id(copy), error, Timestamp(0), now, actions);
                 }
             }
-            FollowEffect::Replace { copy, bucket, apart, read, from, after, until, rows } => {
+            FollowEffect::Replace { copy, bucket, excluded, read, from, after, until, rows } => {
                 let Some(kept) = self.active_copy(id(copy)) else { return };
-                let range =
-                    BucketPart { bucket, apart: &apart, after: after.as_deref(), until: until.as_deref() };
+                let range = BucketPart {
+                    bucket,
+                    excluded: &excluded,
+                    after: after.as_deref(),
+                    until: until.as_deref(),
+                };
                 match kept.replace(&range, from, &rows) {
                     Ok(unmatched) => {
                         let effects = self.follower.compared(copy, bucket, read, unmatched, now);

@@ -52,7 +52,7 @@ fn names(copy: &StoredCopy) -> String {
 }
 
 fn part(bucket: BucketId) -> BucketPart<'static> {
-    BucketPart { bucket, apart: &[], after: None, until: None }
+    BucketPart { bucket, excluded: &[], after: None, until: None }
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn a_page_replaces_the_documents_of_its_bucket_alone() {
     let after = BucketPart { after: Some(&first), ..part(BucketId::new(1, 1)) };
     copy.replace(&after, Timestamp(0), &[]).expect("replaced");
     assert_eq!(names(&copy), "even odd", "the page begins after the document");
-    let apart = BucketPart { apart: &[BucketId::new(2, 3)], ..part(BucketId::new(1, 1)) };
-    copy.replace(&apart, Timestamp(0), &[]).expect("replaced");
+    let excluded = BucketPart { excluded: &[BucketId::new(2, 3)], ..part(BucketId::new(1, 1)) };
+    copy.replace(&excluded, Timestamp(0), &[]).expect("replaced");
     assert_eq!(names(&copy), "even odd", "the document is of a bucket inside");
     copy.replace(&odd, Timestamp(0), &[]).expect("replaced");
     assert_eq!(names(&copy), "even");
