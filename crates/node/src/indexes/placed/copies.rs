@@ -161,6 +161,14 @@ pub(super) struct NodeCopies {
 /// Looks up the document type of a definition.
 pub(super) type KnownTypes<'a> = dyn Fn(u64) -> Option<String> + 'a;
 
+/// Table of copies that is adopted.
+#[derive(Clone, Copy)]
+struct AdoptedTable<'a> {
+    table: &'a PlacementTable,
+    types: &'a KnownTypes<'a>,
+    now: Timestamp,
+}
+
 impl NodeCopies {
     /// The copies of a process that starts. `run` is greater than those of all processes before.
     pub fn new(place: Arc<IndexDirectory>, own: NodeKey, run: u64) -> Self {
@@ -223,25 +231,18 @@ impl NodeCopies {
                 self.remove_files(copy);
             }
         }
-        for (id, (slice, copy)) in placed {
-            actions.extend(self.keep(id, slice, &copy, table, types, now));
+        let adopted = AdoptedTable { table, types, now };
+        for (slice, copy) in placed.into_values() {
+            actions.extend(self.keep(slice, &copy, adopted));
         }
         actions
     }
 
     /// Keeps one copy as the table says.
-    fn keep(
-        &mut self,
-        id: CopyId,
-        slice: SliceId,
-        placed: &PlacedCopy,
-        table: &PlacementTable,
-        types: &KnownTypes<'_>,
-        now: Timestamp,
-    ) -> Vec<CopyAction> {
+    fn keep(&mut self, slice: SliceId, placed: &PlacedCopy, adopted: AdoptedTable<'_>) -> Vec<CopyAction> {
         let began = Instant::now();
         let fresh = NodeCopy { slice, stage: CopyStage::Unknown, began, leaving: None };
-        let copy = self.copies.entry(id).or_insert(fresh);
+        let copy = self.copies.entry(placed.id).or_insert(fresh);
         if placed.state == PlacedCopyState::Leaving {
             copy.leaving.get_or_insert(began);
         }
@@ -258,22 +259,20 @@ impl NodeCopies {
         if !matches!(copy.stage, CopyStage::Unknown) {
             return Vec::new();
         }
-        match self.begin(id, slice, placed, table, types, now) {
+        match self.begin(slice, placed, adopted) {
             Ok(actions) => actions,
-            Err(error) => self.fail(id, &error, now),
+            Err(error) => self.fail(placed.id, &error, adopted.now),
         }
     }
 
     /// Opens a copy that is on the disk, or begins to make it.
     fn begin(
         &mut self,
-        id: CopyId,
         slice: SliceId,
         placed: &PlacedCopy,
-        table: &PlacementTable,
-        types: &KnownTypes<'_>,
-        now: Timestamp,
+        adopted: AdoptedTable<'_>,
     ) -> Result<Vec<CopyAction>, CopyError> {
+        let (id, AdoptedTable { table, types, now }) = (placed.id, adopted);
         let Some(index) = table.indexes().get(&slice.index) else { return Ok(Vec::new()) };
         let hash = index.definition.0;
         let known = self.place.read_definition(id)?;
