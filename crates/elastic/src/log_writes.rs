@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use crate::catalog::{OpenIndex, now_ms};
 use crate::log_settings::RoutingSlots;
-use crate::partitions::{self, ExplicitIds, PartitionHold, PartitionLoad, SlotNodes, TimeSpan};
+use crate::partitions::{
+    self, ExplicitIds, PartitionHold, PartitionLoad, PartitionWrite, SlotNodes, TimeSpan,
+};
 use crate::placing::PlacedWrite;
 use crate::service::ElasticService;
 use crate::slot_picking::SlotChoices;
@@ -209,7 +211,7 @@ impl PartitionShare {
         let loads = positions.iter().map(|at| load_of(placed[*at]));
         let load = loads.fold(PartitionLoad::default(), PartitionLoad::with);
         let given: ExplicitIds = positions.iter().filter_map(|at| placed[*at].write.id.clone()).collect();
-        let hold = partitions::begin_write(service, index, shard, load, &given)?;
+        let hold = partitions::begin_write(service, index, &PartitionWrite { shard, load, given: &given })?;
         let name = |at: &usize| (*at, placed[*at].write.id.clone().unwrap_or_else(|| hold.new_id()));
         let documents = positions.iter().map(name).collect();
         Ok(PartitionShare { hold, documents })
