@@ -47,7 +47,7 @@ pub(crate) use self::areas::{
 };
 pub(crate) use self::chunks::{ChunkRow, GroupChunks};
 pub(crate) use self::drops::{drop_group, drop_groups, drop_waits, newest_version};
-pub(crate) use self::scans::{place_of, scan, scan_after, scan_all, scan_documents};
+pub(crate) use self::scans::{DocumentScan, place_of, scan, scan_after};
 use crate::Error;
 use crate::source_text::SourceText;
 
