@@ -186,7 +186,7 @@ fn what_passes_is_tried_again() {
 }
 
 #[test]
-fn whole_answers_come_in_order_and_more_than_may_be_under_way() {
+fn whole_answers_come_in_order_and_more_than_may_be_in_flight() {
     let service = answering(|text| match text {
         "poison" => MockReply::json(400, json!({ "error": { "message": "not this" } })),
         text => saying(&format!("{text}!")),

@@ -124,7 +124,7 @@ fn marks_count_only_with_the_files_that_they_are_of() {
 }
 
 #[test]
-fn a_writing_that_is_under_way_leaves_no_marks_of_a_discarded_copy() {
+fn a_write_in_progress_leaves_no_marks_of_a_discarded_copy() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = place(directory.path());
     let (copy, marks) = place.open(CopyId(1), &definition()).expect("it opens");
