@@ -17,17 +17,17 @@ use crate::Error;
 pub(super) fn finish_all(
     plans: &[StreamPlan<'_>],
     states: &[StreamState],
-    asked: &[RequestedAggregation],
+    requested: &[RequestedAggregation],
     scope: &AggregationScope<'_>,
 ) -> Result<Map<String, Value>, Error> {
     let mut answer = Map::new();
     for (plan, state) in plans.iter().zip(states) {
         if !matches!(plan.work, StreamWork::Pipeline) {
             let (kind, value) = plan.finish(state)?;
-            scope.add(&mut answer, plan.asked, kind, value)?;
+            scope.add(&mut answer, plan.requested, kind, value)?;
         }
     }
-    scope.add_siblings(&mut answer, asked)?;
+    scope.add_siblings(&mut answer, requested)?;
     Ok(answer)
 }
 
@@ -99,7 +99,7 @@ impl StreamPlan<'_> {
                 Ok(("date_histogram", one.finish_date_histogram(division, parts, || self.empty())?))
             }
             (StreamWork::Ranges(division), StreamState::List(buckets)) => {
-                let kind = match self.asked.kind.as_str() {
+                let kind = match self.requested.kind.as_str() {
                     "date_range" => "date_range",
                     "ip_range" => "ip_range",
                     _ => "range",
@@ -133,14 +133,14 @@ impl StreamPlan<'_> {
                 figure("cardinality", json!(values.len()))
             }
             (StreamWork::Weighted(_), StreamState::Weighted(sums)) => {
-                Ok(("weighted_avg", sums.answer(self.asked.options.get("format"))))
+                Ok(("weighted_avg", sums.answer(self.requested.options.get("format"))))
             }
             (StreamWork::Figures(source), StreamState::Summary(summary)) => {
-                let (kind, options) = (&self.asked.kind, &self.asked.options);
+                let (kind, options) = (&self.requested.kind, &self.requested.options);
                 metrics::figures_with(kind, options, *summary, Vec::new(), source)
             }
             (StreamWork::Figures(source), StreamState::Numbers(numbers)) => {
-                metrics::figures(&self.asked.kind, &self.asked.options, numbers.clone(), source)
+                metrics::figures(&self.requested.kind, &self.requested.options, numbers.clone(), source)
             }
             (StreamWork::TopHits(page), StreamState::Hits(top)) => {
                 let page = top.answer(page, self.scope, self.memory)?;
@@ -169,14 +169,14 @@ impl BucketContent for FinishedBucket<'_> {
 
     fn inside(
         &self,
-        asked: &[RequestedAggregation],
+        requested: &[RequestedAggregation],
         scope: &AggregationScope<'_>,
     ) -> Result<Map<String, Value>, Error> {
         match self.bucket {
-            Some(bucket) => finish_all(self.plans, &bucket.inner, asked, scope),
+            Some(bucket) => finish_all(self.plans, &bucket.inner, requested, scope),
             None => {
                 let states = self.plans.iter().map(StreamPlan::state).collect::<Result<Vec<_>, _>>()?;
-                finish_all(self.plans, &states, asked, scope)
+                finish_all(self.plans, &states, requested, scope)
             }
         }
     }
