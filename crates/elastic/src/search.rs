@@ -232,7 +232,8 @@ pub(crate) fn answer(
     memory: &QueryMemory,
 ) -> Result<Value, Error> {
     kept_hits::take(memory, ANSWER_BYTES)?;
-    let mut highlighter = request.highlighting.as_ref().map(|asked| asked.highlighter(&request.query));
+    let mut highlighter =
+        request.highlighting.as_ref().map(|requested| requested.highlighter(&request.query));
     let mut hits: Vec<Value> = Vec::new();
     for hit in page {
         let mut inner = hit.inner.clone();

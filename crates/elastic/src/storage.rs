@@ -500,8 +500,8 @@ pub(crate) fn add_all<G: Send + 'static>(
             DocumentsQuestion::Write { version, documents: documents.collect(), timeout: WRITE_TIMEOUT };
         (group.group(), question, guard)
     });
-    let asked = ask_owners(node, version, questions.collect(), Instant::now() + WRITE_TIMEOUT);
-    let answers = match wait_for_changes(node, asked) {
+    let requested = ask_owners(node, version, questions.collect(), Instant::now() + WRITE_TIMEOUT);
+    let answers = match wait_for_changes(node, requested) {
         Ok(answers) => answers,
         Err(error) => return counts.into_iter().map(|count| vec![Err(error.clone()); count]).collect(),
     };

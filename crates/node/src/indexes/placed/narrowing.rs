@@ -438,7 +438,7 @@ impl PlacedService {
     ) -> Result<SlicePages, Error> {
         let SliceQuery { index, within, fresh_timeout, .. } = query;
         loop {
-            let mut asked = JoinSet::new();
+            let mut requested = JoinSet::new();
             for slice in 0..index.slices {
                 // At most 64 slices.
                 let slice = slice as u8;
@@ -456,10 +456,10 @@ impl PlacedService {
                     timeout_ms: fresh_timeout.map(|_| 0),
                 };
                 let service = Arc::clone(self);
-                asked.spawn(async move { service.scan_slice(question, deadline).await });
+                requested.spawn(async move { service.scan_slice(question, deadline).await });
             }
             let (mut pages, mut versions) = (SlicePages::default(), BTreeSet::new());
-            while let Some(scanned) = asked.join_next().await {
+            while let Some(scanned) = requested.join_next().await {
                 let scanned = scanned.map_err(|error| Error::Internal(error.to_string()))??;
                 versions.insert(scanned.version);
                 pages.missing.extend(scanned.missing);
@@ -504,8 +504,8 @@ impl PlacedService {
                 timeout_ms: scan.timeout_ms.map(|_| timeout.as_millis() as u64),
                 ..scan.clone()
             };
-            let asked = self.cluster.ask(copy.node, PlacedQuestion::Scan(scan));
-            match tokio::time::timeout(until, asked).await {
+            let requested = self.cluster.ask(copy.node, PlacedQuestion::Scan(scan));
+            match tokio::time::timeout(until, requested).await {
                 Ok(Ok(PlacedAnswer::Scanned(scanned))) => return Ok(scanned),
                 Ok(Err(error)) => failure = error,
                 _ => failure = Error::Unsettled(format!("node {} has not answered in time", copy.node)),

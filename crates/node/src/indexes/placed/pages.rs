@@ -52,7 +52,7 @@ pub(super) fn content(
                 definitions.iter().flat_map(|definition| definition.fields()).collect();
             let page = PageReading {
                 store,
-                asked: read,
+                requested: read,
                 definitions,
                 fields: fields.into_iter().collect(),
                 from: *from,
@@ -87,7 +87,7 @@ type QueuedRows = Vec<FeedRow<QueuedContent>>;
 /// Reading of the versions of a bucket after a sort key.
 struct PageReading<'a> {
     store: &'a Store,
-    asked: &'a FeedRead,
+    requested: &'a FeedRead,
     /// Definitions of the indexes whose keys the rows have.
     definitions: &'a [Arc<IndexDefinition>],
     /// Fields that some definition needs.
@@ -120,14 +120,14 @@ impl PageReading<'_> {
             continuation,
             wanted: PAGE,
             fields: Some(self.fields.clone()),
-            ..StoreVisit::all(&[&self.asked.document_type])
+            ..StoreVisit::all(&[&self.requested.document_type])
         };
         let (mut rows, mut writer, mut bytes) = (Vec::new(), KeyWriter::default(), 0);
         let end = self.store.visit_rows(&visit, &mut |row| {
             let keys = keys_in_place(row, self.definitions, &mut writer)?;
             let mut document = Vec::new();
             row.write_sort_key(&mut document);
-            let fed = fed_row(self.asked, document, row.timestamp(), keys);
+            let fed = fed_row(self.requested, document, row.timestamp(), keys);
             bytes += fed.bytes as usize;
             rows.push(fed);
             Ok(if bytes > PAGE_BYTES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -181,7 +181,7 @@ fn keys_of(version: &VisitedVersion, definitions: &[Arc<IndexDefinition>]) -> Ve
 
 /// Row of a version with these keys.
 fn fed_row(
-    asked: &FeedRead,
+    requested: &FeedRead,
     document: Vec<u8>,
     timestamp: Timestamp,
     keys: VersionKeys,
@@ -189,8 +189,8 @@ fn fed_row(
     let of_definition = |keys: &[Vec<u8>]| 16 + keys.iter().map(|key| key.len() + 8).sum::<usize>();
     let bytes = document.len() + keys.0.iter().map(|(_, keys)| of_definition(keys)).sum::<usize>();
     FeedRow {
-        bucket: asked.bucket,
-        document_type: asked.document_type.clone(),
+        bucket: requested.bucket,
+        document_type: requested.document_type.clone(),
         bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
         document,
         timestamp,
