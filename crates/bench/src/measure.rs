@@ -182,13 +182,13 @@ pub(crate) fn bytes_read() -> Result<u64, Error> {
 
 /// Documents that were fed in several rounds, with the time and the processor time that they took.
 #[derive(Debug, Default)]
-pub(crate) struct FedDocuments {
+pub(crate) struct FeedMeasurement {
     documents: u64,
     took: Duration,
     used: Duration,
 }
 
-impl FedDocuments {
+impl FeedMeasurement {
     /// Feeds `expected` documents by a function, and adds them.
     ///
     /// # Errors

@@ -1,26 +1,25 @@
 //! Pseudo-random numbers and texts that are the same on every run.
 
-/// A stream of numbers from a seed (SplitMix64).
+use millrace_fixtures::SeededRandom;
+
+/// A stream of numbers and vectors from a seed.
 #[derive(Debug, Clone)]
-pub struct BenchRandom(u64);
+pub struct BenchRandom(SeededRandom);
 
 impl BenchRandom {
     /// Creates the stream of a seed.
     pub const fn new(seed: u64) -> Self {
-        BenchRandom(seed)
+        BenchRandom(SeededRandom::new(seed))
     }
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.bits()
     }
 
     /// A number from 0, below `end`; 0 if that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
+        self.0.below(end)
     }
 
     /// A number from 0 to 1.

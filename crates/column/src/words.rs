@@ -14,7 +14,7 @@ const KEPT_WORDS: usize = 1 << 16;
 const KEPT_BYTES: usize = 1 << 20;
 
 /// The words of columns that were built before.
-static KEPT: KeptWords = KeptWords(Mutex::new(Vec::new()));
+static KEPT: WordInternerPool = WordInternerPool(Mutex::new(Vec::new()));
 
 /// Number of columns that are built at the same time, about.
 static KEPT_MAX: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
@@ -22,14 +22,14 @@ static KEPT_MAX: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_
 /// Words that are kept for the next columns. Chunks of a field repeat each other's words, so what is hashed,
 /// stemmed and copied for one is found for the next. The words are not kept by thread, since the threads that
 /// seal end with each file. An interner takes about 8 MB when it is full, and at most 12 MB.
-struct KeptWords(Mutex<Vec<WordInterner>>);
+struct WordInternerPool(Mutex<Vec<WordInterner>>);
 
 /// Gives back the memory of words that are remembered for the next columns, when none are built for a while.
 pub fn forget_words() {
     KEPT.forget();
 }
 
-impl KeptWords {
+impl WordInternerPool {
     /// The words that were used last, for a column.
     fn take(&self) -> WordInterner {
         let mut words = self.0.lock().pop().unwrap_or_default();
@@ -438,8 +438,8 @@ mod tests {
 
     use super::*;
 
-    fn known_words() -> KeptWords {
-        KeptWords(Mutex::default())
+    fn known_words() -> WordInternerPool {
+        WordInternerPool(Mutex::default())
     }
 
     fn number_by(

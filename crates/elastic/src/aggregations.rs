@@ -82,12 +82,12 @@ fn parse_inside(value: &Value, around: &[&str]) -> Result<Vec<RequestedAggregati
     if around.len() > DEPTH_MAX {
         return Err(Error::IllegalArgument(format!("aggregations may be nested {DEPTH_MAX} deep at most")));
     }
-    let asked = members.iter().map(|(name, body)| RequestedAggregation::parse(name, body, around));
-    let asked: Vec<RequestedAggregation> = asked.collect::<Result<_, _>>()?;
-    for one in &asked {
-        pipelines::check(one, &asked, around)?;
+    let requested = members.iter().map(|(name, body)| RequestedAggregation::parse(name, body, around));
+    let requested: Vec<RequestedAggregation> = requested.collect::<Result<_, _>>()?;
+    for one in &requested {
+        pipelines::check(one, &requested, around)?;
     }
-    Ok(asked)
+    Ok(requested)
 }
 
 impl RequestedAggregation {
@@ -210,15 +210,15 @@ impl AggregationScope<'_> {
     /// An option has a value that is not possible, or there are too many buckets.
     pub(crate) fn run(
         &self,
-        asked: &[RequestedAggregation],
+        requested: &[RequestedAggregation],
         hits: &[&SearchHit],
     ) -> Result<Map<String, Value>, Error> {
         let mut answer = Map::new();
-        for one in asked.iter().filter(|one| PipelineKind::of(&one.kind).is_none()) {
-            let (kind, value) = BucketAggregation { asked: one, scope: self, hits }.run()?;
+        for one in requested.iter().filter(|one| PipelineKind::of(&one.kind).is_none()) {
+            let (kind, value) = BucketAggregation { requested: one, scope: self, hits }.run()?;
             self.add(&mut answer, one, kind, value)?;
         }
-        self.add_siblings(&mut answer, asked)?;
+        self.add_siblings(&mut answer, requested)?;
         Ok(answer)
     }
 
@@ -226,11 +226,11 @@ impl AggregationScope<'_> {
     fn add_siblings(
         &self,
         answer: &mut Map<String, Value>,
-        asked: &[RequestedAggregation],
+        requested: &[RequestedAggregation],
     ) -> Result<(), Error> {
-        for one in asked {
+        for one in requested {
             if let Some(PipelineKind::OfSiblings) = PipelineKind::of(&one.kind) {
-                let (kind, value) = pipelines::of_siblings(one, asked, answer)?;
+                let (kind, value) = pipelines::of_siblings(one, requested, answer)?;
                 self.add(answer, one, kind, value)?;
             }
         }
@@ -242,18 +242,19 @@ impl AggregationScope<'_> {
     fn add(
         &self,
         answer: &mut Map<String, Value>,
-        asked: &RequestedAggregation,
+        requested: &RequestedAggregation,
         kind: &str,
         mut value: Value,
     ) -> Result<(), Error> {
         // Buckets, and what is inside of one, have taken theirs.
-        let is_figure = asked.inner.is_empty() && value.get("buckets").is_none();
+        let is_figure = requested.inner.is_empty() && value.get("buckets").is_none();
         let own = if is_figure { bytes_inside(&value).saturating_sub(COLLECTED_BYTES) } else { 0 };
-        take(self.memory, asked.text_bytes() + own)?;
-        if let Some(meta) = &asked.meta {
+        take(self.memory, requested.text_bytes() + own)?;
+        if let Some(meta) = &requested.meta {
             value["meta"] = meta.clone();
         }
-        let name = if self.names_types { format!("{kind}#{}", asked.name) } else { asked.name.clone() };
+        let name =
+            if self.names_types { format!("{kind}#{}", requested.name) } else { requested.name.clone() };
         answer.insert(name, value);
         Ok(())
     }
@@ -298,7 +299,7 @@ trait BucketContent {
     /// Answer of what is asked inside of the bucket.
     fn inside(
         &self,
-        asked: &[RequestedAggregation],
+        requested: &[RequestedAggregation],
         scope: &AggregationScope<'_>,
     ) -> Result<Map<String, Value>, Error>;
 }
@@ -310,10 +311,10 @@ impl BucketContent for [&SearchHit] {
 
     fn inside(
         &self,
-        asked: &[RequestedAggregation],
+        requested: &[RequestedAggregation],
         scope: &AggregationScope<'_>,
     ) -> Result<Map<String, Value>, Error> {
-        scope.run(asked, self)
+        scope.run(requested, self)
     }
 }
 
@@ -324,23 +325,23 @@ impl BucketContent for Vec<&SearchHit> {
 
     fn inside(
         &self,
-        asked: &[RequestedAggregation],
+        requested: &[RequestedAggregation],
         scope: &AggregationScope<'_>,
     ) -> Result<Map<String, Value>, Error> {
-        scope.run(asked, self)
+        scope.run(requested, self)
     }
 }
 
 /// An aggregation over the documents of one bucket.
 struct BucketAggregation<'a> {
-    asked: &'a RequestedAggregation,
+    requested: &'a RequestedAggregation,
     scope: &'a AggregationScope<'a>,
     hits: &'a [&'a SearchHit],
 }
 
 impl<'a> BucketAggregation<'a> {
     fn run(&self) -> Result<(&'static str, Value), Error> {
-        match self.asked.kind.as_str() {
+        match self.requested.kind.as_str() {
             "terms" => self.terms(),
             "rare_terms" => self.rare_terms(),
             "multi_terms" => self.multi_terms(),
@@ -353,7 +354,7 @@ impl<'a> BucketAggregation<'a> {
             "date_range" => Ok(("date_range", self.ranges()?)),
             "ip_range" => Ok(("ip_range", self.ranges()?)),
             "filter" => {
-                let filter = query::parse(&Value::Object(self.asked.options.clone()))?;
+                let filter = query::parse(&Value::Object(self.requested.options.clone()))?;
                 self.single("filter", &self.matching(&filter)?)
             }
             "filters" => Ok(("filters", self.filters()?)),
@@ -408,15 +409,15 @@ impl<'a> BucketAggregation<'a> {
 
     /// Page of the first hits of a bucket.
     fn top_hits(&self) -> Result<InnerHits, Error> {
-        let inner = match self.asked.kind.as_str() {
-            "top_metrics" => InnerHits::parse(&bucket_hits::page_of_metrics(&self.asked.options))?,
-            _ => InnerHits::parse(&self.asked.options)?,
+        let inner = match self.requested.kind.as_str() {
+            "top_metrics" => InnerHits::parse(&bucket_hits::page_of_metrics(&self.requested.options))?,
+            _ => InnerHits::parse(&self.requested.options)?,
         };
         match inner.reach() > TOP_HITS_MAX {
             true => Err(Error::IllegalArgument(format!(
                 "Top hits result window is too large, the top hits aggregator [{}]'s from + size must be less than or equal to: \
                  [{TOP_HITS_MAX}] but was [{}].",
-                self.asked.name,
+                self.requested.name,
                 inner.reach()
             ))),
             false => Ok(inner),
@@ -425,8 +426,8 @@ impl<'a> BucketAggregation<'a> {
 
     /// Answer with the first hits of a bucket, or with some values of them.
     fn top_answer(&self, page: Value) -> (&'static str, Value) {
-        match self.asked.kind.as_str() {
-            "top_metrics" => ("top_metrics", bucket_hits::metrics_of(&self.asked.options, &page)),
+        match self.requested.kind.as_str() {
+            "top_metrics" => ("top_metrics", bucket_hits::metrics_of(&self.requested.options, &page)),
             _ => ("top_hits", json!({ "hits": page })),
         }
     }
@@ -434,13 +435,13 @@ impl<'a> BucketAggregation<'a> {
     /// Path of nested objects.
     fn nested_path(&self) -> Result<String, Error> {
         self.text_option("path").ok_or_else(|| {
-            Error::IllegalArgument(format!("[nested] of [{}] needs a [path]", self.asked.name))
+            Error::IllegalArgument(format!("[nested] of [{}] needs a [path]", self.requested.name))
         })
     }
 
     /// An option; none if it is null.
     fn option(&self, name: &str) -> Option<&'a Value> {
-        self.asked.options.get(name).filter(|value| !value.is_null())
+        self.requested.options.get(name).filter(|value| !value.is_null())
     }
 
     /// An option that is a text, or has one.
@@ -461,7 +462,7 @@ impl<'a> BucketAggregation<'a> {
                 Error::IllegalArgument(format!(
                     "[{name}] must be a whole number that is not negative. Found [{}] in [{}]",
                     query::text_of(value),
-                    self.asked.name
+                    self.requested.name
                 ))
             }),
         }
@@ -472,13 +473,13 @@ impl<'a> BucketAggregation<'a> {
         match self.option(name) {
             None => Ok(otherwise),
             Some(value) => crate::evaluation::number_of(value).ok_or_else(|| {
-                Error::IllegalArgument(format!("[{name}] of [{}] must be a number", self.asked.name))
+                Error::IllegalArgument(format!("[{name}] of [{}] must be a number", self.requested.name))
             }),
         }
     }
 
     fn source(&self) -> Result<FieldSource, Error> {
-        FieldSource::new(&self.asked.kind, &self.asked.options, self.scope.indexes)
+        FieldSource::new(&self.requested.kind, &self.requested.options, self.scope.indexes)
     }
 
     fn matching(&self, filter: &SearchQuery) -> Result<Vec<&'a SearchHit>, Error> {
@@ -515,7 +516,7 @@ impl<'a> BucketAggregation<'a> {
         take(self.scope.memory, members_bytes(&head).saturating_sub(COLLECTED_BYTES))?;
         let mut bucket = head;
         bucket.insert("doc_count".to_owned(), content.documents().into());
-        bucket.extend(content.inside(&self.asked.inner, self.scope)?);
+        bucket.extend(content.inside(&self.requested.inner, self.scope)?);
         Ok(bucket)
     }
 
@@ -527,7 +528,7 @@ impl<'a> BucketAggregation<'a> {
     ) -> Result<(&'static str, Value), Error> {
         let mut bucket = Map::new();
         bucket.insert("doc_count".to_owned(), content.documents().into());
-        bucket.extend(content.inside(&self.asked.inner, self.scope)?);
+        bucket.extend(content.inside(&self.requested.inner, self.scope)?);
         Ok((kind, Value::Object(bucket)))
     }
 
@@ -541,12 +542,12 @@ impl<'a> BucketAggregation<'a> {
 
     /// Buckets as a list, after the pipelines inside; by their keys if the request says `keyed`.
     fn listed(&self, mut buckets: Vec<Map<String, Value>>) -> Result<Value, Error> {
-        pipelines::of_buckets(&self.asked.inner, &mut buckets, self.scope)?;
+        pipelines::of_buckets(&self.requested.inner, &mut buckets, self.scope)?;
         if !self.flag("keyed") {
             return Ok(buckets.into_iter().map(Value::Object).collect());
         }
         let named = buckets.into_iter().map(|mut bucket| {
-            let is_named = ["histogram", "date_histogram"].contains(&self.asked.kind.as_str());
+            let is_named = ["histogram", "date_histogram"].contains(&self.requested.kind.as_str());
             let key = match is_named {
                 true => bucket.get("key_as_string").or(bucket.get("key")).map(query::text_of),
                 false => bucket.remove("key").as_ref().map(query::text_of),

@@ -199,15 +199,15 @@ fn given_names(action: &Map<String, Value>, members: [&str; 2]) -> Result<Vec<St
 
 /// Names that were asked for and are not aliases, in their order. Patterns are not among them, and neither is
 /// what a pattern or a name excludes after the first pattern.
-fn missing_names<'n>(asked: &[&'n str], found: &[String]) -> Vec<&'n str> {
-    let first_pattern = asked.iter().position(|name| names::is_pattern(name)).unwrap_or(asked.len());
+fn missing_names<'n>(requested: &[&'n str], found: &[String]) -> Vec<&'n str> {
+    let first_pattern = requested.iter().position(|name| names::is_pattern(name)).unwrap_or(requested.len());
     let mut missing = Vec::new();
-    for (at, name) in asked.iter().enumerate() {
+    for (at, name) in requested.iter().enumerate() {
         let is_exclusion = at > first_pattern && name.starts_with('-');
         if names::is_pattern(name) || is_exclusion || found.iter().any(|alias| alias == name) {
             continue;
         }
-        let mut later = asked[first_pattern.max(at + 1)..].iter();
+        let mut later = requested[first_pattern.max(at + 1)..].iter();
         let is_excluded =
             later.any(|other| other.strip_prefix('-').is_some_and(|pattern| glob(pattern, name)));
         if !is_excluded {
@@ -228,10 +228,10 @@ pub(crate) fn get(
 ) -> Result<ReplyContent, Error> {
     let mut answer = Map::new();
     let mut seen: Vec<String> = Vec::new();
-    let asked: Vec<&str> = aliases.into_iter().flat_map(|aliases| aliases.split(',')).collect();
+    let requested: Vec<&str> = aliases.into_iter().flat_map(|aliases| aliases.split(',')).collect();
     let is_wanted = |alias: &str| {
         let mut wanted = aliases.is_none();
-        for pattern in &asked {
+        for pattern in &requested {
             match pattern.strip_prefix('-').filter(|_| wanted) {
                 Some(excluded) if glob(excluded, alias) => wanted = false,
                 Some(_) => {}
@@ -252,7 +252,7 @@ pub(crate) fn get(
             answer.insert(index.entry.name.clone(), shown);
         }
     }
-    let missing = missing_names(&asked, &seen);
+    let missing = missing_names(&requested, &seen);
     if missing.is_empty() {
         return ReplyContent::ok(Value::Object(answer));
     }

@@ -332,7 +332,7 @@ impl CatTable {
     }
 
     /// Columns that a name or a pattern asks for, with the names that they have in the answer.
-    fn asked(&self, name: &str) -> Vec<(usize, String)> {
+    fn requested(&self, name: &str) -> Vec<(usize, String)> {
         if name.contains('*') {
             let all = self.columns.iter().enumerate().filter(|(_, column)| glob(name, column));
             return all.map(|(at, column)| (at, (*column).to_owned())).collect();
@@ -370,8 +370,8 @@ impl CatTable {
             });
         }
         let shown: Vec<(usize, String)> = match parameters.list("h") {
-            Some(names) => names.iter().flat_map(|name| self.asked(name)).collect(),
-            None => self.asked("*"),
+            Some(names) => names.iter().flat_map(|name| self.requested(name)).collect(),
+            None => self.requested("*"),
         };
         if parameters.get("format") == Some("json") || request.accept.contains("json") {
             let row = |row: &Vec<String>| {

@@ -396,12 +396,12 @@ impl IndexCatalog {
     /// # Errors
     /// It is not for the time of a read; those of `look`.
     fn once_owner<T>(&self, look: impl Fn() -> Result<Option<T>, Error>) -> Result<T, Error> {
-        let mut looks = RouteBackoff::until(storage::read_deadline());
+        let mut backoff = RouteBackoff::until(storage::read_deadline());
         loop {
             if let Some(seen) = look()? {
                 return Ok(seen);
             }
-            if !wait_for(&self.node, looks.pause())? {
+            if !wait_for(&self.node, backoff.pause())? {
                 return Err(owned_elsewhere());
             }
         }

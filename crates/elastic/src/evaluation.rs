@@ -328,17 +328,28 @@ impl SearchedDocument<'_> {
                 "failed to create query: Can't parse boolean value [{wanted}], expected [true] or [false]"
             )));
         }
+        Ok(self.field_has((definition, source_path.as_str()), value, ignores_case))
+    }
+
+    /// True if a field has a value, which its type can have; of a text, if a word is the value.
+    fn field_has(
+        &self,
+        (definition, source_path): (&Map<String, Value>, &str),
+        value: &Value,
+        ignores_case: bool,
+    ) -> bool {
+        let kind = kind_of(type_of(definition));
         let fold = |text: &str| if ignores_case { text.to_lowercase() } else { text.to_owned() };
         let wanted = match ValueNormalizer::of(definition, self.settings) {
-            Some(normalizer) => normalizer.apply(&wanted),
-            None => wanted,
+            Some(normalizer) => normalizer.apply(&text_of(value)),
+            None => text_of(value),
         };
         if kind == FieldValueKind::Text {
-            let words = self.words.at(self.source, &source_path, &self.analyzers.of_field(definition));
-            return Ok(match ignores_case {
+            let words = self.words.at(self.source, source_path, &self.analyzers.of_field(definition));
+            return match ignores_case {
                 true => words.any(&mut |word| fold(word) == fold(&wanted)),
                 false => words.count(&wanted) > 0,
-            });
+            };
         }
         let folded = fold(&wanted);
         let is_wanted = |own: &Value| match own {
@@ -346,7 +357,7 @@ impl SearchedDocument<'_> {
             other => fold(&text_of(other)) == folded,
         };
         let mut found = false;
-        each_at(self.source, &source_path, &mut |own| {
+        each_at(self.source, source_path, &mut |own| {
             found = found
                 || match kind {
                     FieldValueKind::Number => {
@@ -357,7 +368,7 @@ impl SearchedDocument<'_> {
                     _ => is_wanted(own) && is_searched(definition, own),
                 };
         });
-        Ok(found)
+        found
     }
 
     fn exists(&self, field: &str) -> bool {

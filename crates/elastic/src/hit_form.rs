@@ -330,7 +330,7 @@ impl InnerHits {
         });
         let has_scores = self.tracks_scores || self.order.as_ref().is_none_or(HitOrder::is_by_score);
         let best = hits.iter().map(|hit| hit.score).reduce(f64::max).filter(|_| has_scores);
-        let mut highlighter = self.highlighting.as_ref().map(|asked| asked.highlighter(query));
+        let mut highlighter = self.highlighting.as_ref().map(|requested| requested.highlighter(query));
         let page = keyed.into_iter().skip(self.from).take(self.size).map(|(keys, hit)| {
             let hit = SearchHit { sort: keys, ..hit.clone() };
             let mut object = self.form.object(&hit, has_scores);

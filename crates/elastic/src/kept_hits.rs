@@ -163,7 +163,7 @@ pub(crate) enum HitStart {
 
 /// Part of the hits that a search keeps.
 #[derive(Debug, Clone)]
-pub(crate) struct KeptSpan {
+pub(crate) struct HitSpan {
     /// Hit after which they begin.
     pub(crate) after: Option<HitStart>,
     /// Maximum number of hits.
@@ -174,9 +174,9 @@ pub(crate) struct KeptSpan {
     pub(crate) bytes_max: usize,
 }
 
-impl KeptSpan {
+impl HitSpan {
     /// No hits.
-    pub(crate) const NOTHING: KeptSpan = KeptSpan { after: None, hits_max: 0, hits_min: 0, bytes_max: 0 };
+    pub(crate) const NOTHING: HitSpan = HitSpan { after: None, hits_max: 0, hits_min: 0, bytes_max: 0 };
 }
 
 /// A hit among others.
@@ -233,9 +233,9 @@ impl PartialEq for OrderedHit<'_> {
 impl Eq for OrderedHit<'_> {}
 
 /// Collects the first hits.
-pub(crate) struct KeptHits<'s> {
+pub(crate) struct HitCollector<'s> {
     order: Option<&'s HitOrder>,
-    span: KeptSpan,
+    span: HitSpan,
     collapse: Option<&'s HitCollapse>,
     memory: &'s QueryMemory,
     /// The last one is on top.
@@ -248,18 +248,18 @@ pub(crate) struct KeptHits<'s> {
     drop_at: usize,
 }
 
-impl<'s> KeptHits<'s> {
+impl<'s> HitCollector<'s> {
     /// Prepares to keep hits. Of collapsed ones, `hits_max` are the values that are shown. If hits behind the
     /// first of a value are shown, too, those of each value are kept, as many as the pages reach.
     pub(crate) fn new(
         order: Option<&'s HitOrder>,
-        span: KeptSpan,
+        span: HitSpan,
         collapse: Option<&'s HitCollapse>,
         memory: &'s QueryMemory,
     ) -> Self {
         let drop_at = span.hits_max.saturating_mul(2).saturating_add(COLLAPSED_STEP);
         let (hits, values) = (BinaryHeap::new(), CollapsedValues::default());
-        KeptHits { order, span, collapse, memory, hits, bytes: 0, is_cut: false, values, drop_at }
+        HitCollector { order, span, collapse, memory, hits, bytes: 0, is_cut: false, values, drop_at }
     }
 
     /// False if no hit is ever kept.

@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use crate::catalog::{OpenIndex, now_ms};
 use crate::log_settings::RoutingSlots;
-use crate::partitions::{self, ExplicitIds, PartitionHold, PartitionLoad, SlotNodes, TimeSpan};
+use crate::partitions::{
+    self, ExplicitIds, PartitionHold, PartitionLoad, PartitionWrite, SlotNodes, TimeSpan,
+};
 use crate::placing::PlacedWrite;
 use crate::service::ElasticService;
 use crate::slot_picking::SlotChoices;
@@ -209,7 +211,7 @@ impl PartitionShare {
         let loads = positions.iter().map(|at| load_of(placed[*at]));
         let load = loads.fold(PartitionLoad::default(), PartitionLoad::with);
         let given: ExplicitIds = positions.iter().filter_map(|at| placed[*at].write.id.clone()).collect();
-        let hold = partitions::begin_write(service, index, shard, load, &given)?;
+        let hold = partitions::begin_write(service, index, &PartitionWrite { shard, load, given: &given })?;
         let name = |at: &usize| (*at, placed[*at].write.id.clone().unwrap_or_else(|| hold.new_id()));
         let documents = positions.iter().map(name).collect();
         Ok(PartitionShare { hold, documents })
@@ -273,8 +275,8 @@ impl PartitionShare {
     fn earlier(&self, service: &ElasticService, placed: &[&PlacedWrite]) -> Result<EarlierIds, Error> {
         let mut earlier = EarlierIds::default();
         let given = self.documents.iter().filter(|(at, _)| placed[*at].write.id.is_some());
-        let mut asked: BTreeSet<&String> = given.map(|(_, id)| id).collect();
-        if asked.is_empty() {
+        let mut requested: BTreeSet<&String> = given.map(|(_, id)| id).collect();
+        if requested.is_empty() {
             return Ok(earlier);
         }
         let index = &placed[self.documents[0].0].index;
@@ -283,21 +285,21 @@ impl PartitionShare {
         let numbers: Vec<u32> = partitions.iter().map(|partition| partition.number()).collect();
         // Before the documents are read: a write that is not on its way any more is found there.
         for ids in service.arriving.ids_at(&numbers) {
-            earlier.arriving.extend(ids.iter().filter(|id| asked.contains(id)).cloned());
+            earlier.arriving.extend(ids.iter().filter(|id| requested.contains(id)).cloned());
         }
         let may_have_others =
             partitions.iter().any(|partition| partition.may_have_others(&service.arriving, now));
         for partition in partitions {
-            if asked.is_empty() {
+            if requested.is_empty() {
                 break;
             }
-            let names = asked.iter().map(|id| (*id).clone()).collect();
+            let names = requested.iter().map(|id| (*id).clone()).collect();
             let found = storage::existing(&service.node, partition.group(), names)?;
-            asked.retain(|id| !found.contains(*id));
+            requested.retain(|id| !found.contains(*id));
             earlier.taken.extend(found);
         }
         if may_have_others {
-            earlier.arriving.extend(asked.into_iter().cloned());
+            earlier.arriving.extend(requested.into_iter().cloned());
         }
         Ok(earlier)
     }

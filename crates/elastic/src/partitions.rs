@@ -55,7 +55,16 @@ fn covers(outer: Option<TimeSpan>, inner: Option<TimeSpan>) -> bool {
     inner.is_none_or(|inner| outer.is_some_and(|outer| outer.0 <= inner.0 && inner.1 <= outer.1))
 }
 
-/// Documents that are written to a partition together.
+/// Documents for a shard that are written to a partition together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PartitionWrite<'a> {
+    pub(crate) shard: u32,
+    pub(crate) load: PartitionLoad,
+    /// Ids of clients among those of the documents.
+    pub(crate) given: &'a ExplicitIds,
+}
+
+/// Size of documents that are written to a partition together.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PartitionLoad {
     pub(crate) documents: u64,
@@ -353,16 +362,15 @@ impl PartitionTable {
         late.map(|(_, partition)| Arc::clone(partition)).collect()
     }
 
-    /// Begins a write of documents with these ids of clients, if the catalog need not be changed for that.
+    /// Begins a write, if the catalog need not be changed for that.
     fn begin(
         &self,
-        shard: u32,
-        load: PartitionLoad,
-        given: &ExplicitIds,
+        write: &PartitionWrite<'_>,
         arriving: &Arc<ArrivingIds>,
         limits: &PartitionLimits,
         now_ms: u64,
     ) -> Option<PartitionHold> {
+        let PartitionWrite { shard, load, given } = *write;
         let open = self.open(shard);
         for (at, partition) in open.iter().enumerate() {
             let mut state = partition.state.lock();

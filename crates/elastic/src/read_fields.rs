@@ -92,8 +92,12 @@ impl ReadFields {
     }
 
     /// Adds the fields of aggregations.
-    pub(crate) fn add_aggregations(&mut self, mappings: &Map<String, Value>, asked: &[RequestedAggregation]) {
-        for one in asked {
+    pub(crate) fn add_aggregations(
+        &mut self,
+        mappings: &Map<String, Value>,
+        requested: &[RequestedAggregation],
+    ) {
+        for one in requested {
             match one.fields() {
                 Some(fields) => fields.iter().for_each(|field| self.add(mappings, field)),
                 None => *self = ReadFields::All,
@@ -266,7 +270,7 @@ mod tests {
             let members = fields.read(r#"{"t":1,"o":{"p":2},"u":3}"#).expect("a document");
             members.keys().cloned().collect::<Vec<_>>().join(" ")
         };
-        for (asked, expected) in [
+        for (requested, expected) in [
             (json!({ "match_all": {} }), ""),
             (json!({ "ids": { "values": ["1"] } }), ""),
             (json!({ "term": { "_id": "1" } }), ""),
@@ -285,7 +289,7 @@ mod tests {
             (json!({ "query_string": { "query": "x" } }), "t o u"),
             (json!({ "exists": { "field": "_ignored" } }), "t o u"),
         ] {
-            assert_eq!(read(&query(asked.clone())), expected, "{asked}");
+            assert_eq!(read(&query(requested.clone())), expected, "{requested}");
         }
         let of_many = |name: &dyn Fn(usize) -> String| {
             let clauses = (0..100).map(|n| json!({ "exists": { "field": name(n) } }));

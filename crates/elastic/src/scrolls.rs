@@ -25,7 +25,7 @@ use crate::Error;
 use crate::catalog::{OpenIndex, now_ms, random_text};
 use crate::fields::names_of;
 use crate::hit_scan::{HitScan, HitSink, VisitCursor, VisitedDocument, searched};
-use crate::kept_hits::{self, HitRank, HitStart, KeptSpan};
+use crate::kept_hits::{self, HitRank, HitSpan, HitStart};
 use crate::query::text_of;
 use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, object_of};
 use crate::scan_limit::{ScanProgress, duration_of};
@@ -188,7 +188,7 @@ impl ScrollState {
             || -> Vec<i64> { indexes.iter().map(|index| seq_no_end(service, index, is_placed)).collect() };
         // Writes that are in flight are waited for, if the order is not that of the store.
         let seq_nos_end = if is_placed { seq_nos() } else { pool::wait_without_slot(seq_nos) };
-        let span = if is_placed { KeptSpan::NOTHING } else { waiting_span(service, &request, None) };
+        let span = if is_placed { HitSpan::NOTHING } else { waiting_span(service, &request, None) };
         // Logs are counted by their columns, and not with the documents of the page, if they have to be read
         // for nothing else.
         let reads_each = request.slice.is_some()
@@ -372,10 +372,10 @@ pub(crate) fn seq_no_end(service: &ElasticService, index: &OpenIndex, is_placed:
 }
 
 /// Hits that a scroll keeps.
-fn waiting_span(service: &ElasticService, request: &HitSearch, after: Option<HitStart>) -> KeptSpan {
+fn waiting_span(service: &ElasticService, request: &HitSearch, after: Option<HitStart>) -> HitSpan {
     let hits_max = WAITING_MAX.max(request.size);
     let bytes_max = WAITING_BYTES_MAX.min(service.node.settings().query_memory_max / 2);
-    KeptSpan { after, hits_max, hits_min: request.size, bytes_max }
+    HitSpan { after, hits_max, hits_min: request.size, bytes_max }
 }
 
 /// Checks that a page of a scroll is whole: the hits that it lacks would never come.

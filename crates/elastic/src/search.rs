@@ -17,7 +17,7 @@ use crate::dated_names::with_dates;
 use crate::fields::names_of;
 use crate::hit_scan::HitScan;
 use crate::index_admin::shards_of;
-use crate::kept_hits::{self, HitStart, KeptHits, KeptSpan};
+use crate::kept_hits::{self, HitCollector, HitSpan, HitStart};
 use crate::names::{self, NameOptions};
 use crate::nested::{NestedPosition, add_inner_hits};
 use crate::points_in_time::PointInTime;
@@ -125,7 +125,7 @@ pub(crate) fn run(
         _ => None,
     };
     let (end, reach) = (request.from.saturating_add(request.size), request.reach());
-    let span = KeptSpan { after, hits_max: reach, hits_min: reach, bytes_max: usize::MAX };
+    let span = HitSpan { after, hits_max: reach, hits_min: reach, bytes_max: usize::MAX };
     let mut found = run_span(service, indexes, request, span, request.seq_nos_end.as_deref())?;
     for rescoring in &request.rescoring {
         rescoring.apply(&mut found.hits)?;
@@ -142,7 +142,7 @@ pub(crate) fn run_span(
     service: &ElasticService,
     indexes: &[OpenIndex],
     request: &HitSearch,
-    span: KeptSpan,
+    span: HitSpan,
     seq_nos_end: Option<&[i64]>,
 ) -> Result<FoundHits, Error> {
     let memory = service.node.query_memory();
@@ -164,7 +164,7 @@ pub(crate) fn run_span(
         true => None,
         false => StreamedAggregations::new(&request.aggregations, &scope, &memory)?,
     };
-    let kept = KeptHits::new(request.order.as_ref(), span, request.collapse.as_ref(), &memory);
+    let kept = HitCollector::new(request.order.as_ref(), span, request.collapse.as_ref(), &memory);
     let mut sink = SearchSink::new(request, &memory, kept, streamed);
     let mut facts = SearchFacts::new(indexes, request);
     let mut progress = ScanProgress::begin(&request.limit, &service.gone);
@@ -232,7 +232,8 @@ pub(crate) fn answer(
     memory: &QueryMemory,
 ) -> Result<Value, Error> {
     kept_hits::take(memory, ANSWER_BYTES)?;
-    let mut highlighter = request.highlighting.as_ref().map(|asked| asked.highlighter(&request.query));
+    let mut highlighter =
+        request.highlighting.as_ref().map(|requested| requested.highlighter(&request.query));
     let mut hits: Vec<Value> = Vec::new();
     for hit in page {
         let mut inner = hit.inner.clone();

@@ -247,11 +247,11 @@ impl HitSearch {
         self.order.iter().try_for_each(|order| order.check_mapped(indexes))?;
         self.check_window(indexes)?;
         self.check_rescoring(indexes)?;
-        let asked = self.form.doc_fields.len() as u64;
+        let requested = self.form.doc_fields.len() as u64;
         let limits = indexes.iter().map(|index| index.number_of(DOC_FIELDS_LIMIT, DOC_FIELDS_BY_DEFAULT));
         match limits.min().unwrap_or(DOC_FIELDS_BY_DEFAULT) {
-            limit if asked > limit => Err(Error::IllegalArgument(format!(
-                "Trying to retrieve too many docvalue_fields. Must be less than or equal to: [{limit}] but was [{asked}]. This limit can \
+            limit if requested > limit => Err(Error::IllegalArgument(format!(
+                "Trying to retrieve too many docvalue_fields. Must be less than or equal to: [{limit}] but was [{requested}]. This limit can \
                  be set by changing the [{DOC_FIELDS_LIMIT}] index level setting."
             ))),
             _ => Ok(()),

@@ -24,8 +24,11 @@ const TEXT_TYPES: [&str; 7] =
 ///
 /// # Errors
 /// One is a text without `fielddata`.
-pub(crate) fn check_doc_fields(asked: &[RequestedField], mappings: &Map<String, Value>) -> Result<(), Error> {
-    for (name, _) in asked {
+pub(crate) fn check_doc_fields(
+    requested: &[RequestedField],
+    mappings: &Map<String, Value>,
+) -> Result<(), Error> {
+    for (name, _) in requested {
         let Some((definition, _)) = field_at(mappings, name) else { continue };
         let is_text = kind_of(type_of(definition)) == FieldValueKind::Text;
         if is_text && definition.get("fielddata") != Some(&Value::Bool(true)) {
@@ -40,12 +43,12 @@ pub(crate) fn check_doc_fields(asked: &[RequestedField], mappings: &Map<String, 
 
 /// Values of the fields that are asked for: sorted, and each once, as `docvalue_fields` has them.
 pub(crate) fn doc_values(
-    asked: &[RequestedField],
+    requested: &[RequestedField],
     mappings: &Map<String, Value>,
     document: &Map<String, Value>,
 ) -> Map<String, Value> {
     let mut shown = Map::new();
-    for field in each(asked, mappings) {
+    for field in each(requested, mappings) {
         let kind = kind_of(type_of(field.definition));
         let mut values = field.values(document, 0);
         values.sort_by(|(left, _), (right, _)| match (left, right) {
@@ -64,12 +67,12 @@ pub(crate) fn doc_values(
 /// Values of the fields that are asked for: in the order of the document, and those of nested objects by
 /// their objects, as `fields` has them.
 pub(crate) fn values(
-    asked: &[RequestedField],
+    requested: &[RequestedField],
     mappings: &Map<String, Value>,
     document: &Map<String, Value>,
 ) -> Map<String, Value> {
     let mut shown = Map::new();
-    for field in each(asked, mappings) {
+    for field in each(requested, mappings) {
         field.add(document, 0, &mut shown);
     }
     shown.retain(|name, value| {
@@ -106,12 +109,12 @@ struct MappedField<'m> {
 }
 
 /// The fields of an index that are asked for, each once: the format that is asked for last counts.
-fn each<'m>(asked: &'m [RequestedField], mappings: &'m Map<String, Value>) -> Vec<MappedField<'m>> {
+fn each<'m>(requested: &'m [RequestedField], mappings: &'m Map<String, Value>) -> Vec<MappedField<'m>> {
     let mut fields: Vec<MappedField<'m>> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
-    let has_patterns = asked.iter().any(|(pattern, _)| pattern.contains('*'));
+    let has_patterns = requested.iter().any(|(pattern, _)| pattern.contains('*'));
     let all = if has_patterns { all_fields(mappings) } else { Vec::new() };
-    for (pattern, format) in asked {
+    for (pattern, format) in requested {
         let paths: Vec<String> = match pattern.contains('*') {
             true => all.iter().map(|(path, _)| path).filter(|path| glob(pattern, path)).cloned().collect(),
             false => vec![pattern.clone()],

@@ -47,7 +47,7 @@ pub(crate) use self::areas::{
 };
 pub(crate) use self::chunks::{ChunkRow, GroupChunks};
 pub(crate) use self::drops::{drop_group, drop_groups, drop_waits, newest_version};
-pub(crate) use self::scans::{place_of, scan, scan_after, scan_all, scan_documents};
+pub(crate) use self::scans::{DocumentScan, place_of, scan, scan_after};
 use crate::Error;
 use crate::source_text::SourceText;
 
@@ -232,13 +232,13 @@ pub(crate) fn write_all(
     };
     let Some(cluster) = cluster else {
         let (sender, receiver) = channel();
-        let told = move |outcomes| {
+        let done = move |outcomes| {
             // The caller may have left; the writes stand all the same.
             let _ = sender.send(outcomes);
         };
         let groups: Vec<DocumentGroup> = writes.iter().map(|write| write.id.group().clone()).collect();
         let store = node.permitted_store(permit, WantedGroups::These(&groups));
-        return match store.write_batch(writes, client, WriteDurability::Synced, told) {
+        return match store.write_batch(writes, client, WriteDurability::Synced, done) {
             Err(refused) => vec![Err(refused.error.into()); count],
             Ok(wait) => {
                 let until = Instant::now() + wait;
@@ -500,8 +500,8 @@ pub(crate) fn add_all<G: Send + 'static>(
             DocumentsQuestion::Write { version, documents: documents.collect(), timeout: WRITE_TIMEOUT };
         (group.group(), question, guard)
     });
-    let asked = ask_owners(node, version, questions.collect(), Instant::now() + WRITE_TIMEOUT);
-    let answers = match wait_for_changes(node, asked) {
+    let requested = ask_owners(node, version, questions.collect(), Instant::now() + WRITE_TIMEOUT);
+    let answers = match wait_for_changes(node, requested) {
         Ok(answers) => answers,
         Err(error) => return counts.into_iter().map(|count| vec![Err(error.clone()); count]).collect(),
     };

@@ -54,7 +54,7 @@ impl TextDivision {
 
     /// Places of the words of a text.
     pub(crate) fn spans(&self, text: &str) -> Vec<Range<usize>> {
-        let apart = |is_between: fn(char) -> bool| {
+        let divided = |is_between: fn(char) -> bool| {
             let parts = text.split(is_between).filter(|part| !part.is_empty());
             let place = |part: &str| {
                 let start = part.as_ptr() as usize - text.as_ptr() as usize;
@@ -64,8 +64,8 @@ impl TextDivision {
         };
         match self {
             TextDivision::Words => word_spans(text),
-            TextDivision::Letters => apart(|letter| !letter.is_alphabetic()),
-            TextDivision::Blanks => apart(char::is_whitespace),
+            TextDivision::Letters => divided(|letter| !letter.is_alphabetic()),
+            TextDivision::Blanks => divided(char::is_whitespace),
             TextDivision::Whole if text.is_empty() => Vec::new(),
             TextDivision::Whole => std::iter::once(0..text.len()).collect(),
             TextDivision::Steps(steps) => steps.divided(text).into_iter().map(|word| word.span).collect(),

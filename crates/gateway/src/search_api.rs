@@ -149,6 +149,15 @@ struct AnsweredQuery {
     short_ids: Option<Arc<ShortIds>>,
 }
 
+/// A request as it was received.
+struct ReceivedSearch<'h> {
+    request: extract::Request,
+    /// Its headers, with the caller.
+    headers: &'h HeaderMap,
+    hop: ForwardKind,
+    started: Instant,
+}
+
 /// Answers a request; notes the format as soon as it is known, so that errors are rendered in it too.
 async fn search(
     node: &Arc<GatewayState>,
@@ -171,8 +180,9 @@ async fn search(
     attach_caller(&mut headers, &caller);
     let short_ids = caller.implied_group.as_ref().map(|group| Arc::new(ShortIds::new(group, &deployment)));
     // The turns last until the answer begins.
+    let received = ReceivedSearch { request, headers: &headers, hop, started };
     let SearchRequest { routed, output_kind, turns: _turns } =
-        read_request(node, &deployment, &headers, hop, request, started, &mut notes.format).await?;
+        read_request(node, &deployment, received, &mut notes.format).await?;
     let (format, query) = (notes.format, Arc::clone(&routed.query));
     notes.query = Some(Arc::clone(&query));
     if let OutputKind::Prompt(question) = &output_kind
@@ -208,12 +218,10 @@ async fn search(
 async fn read_request(
     node: &GatewayState,
     deployment: &Arc<CompiledApplication>,
-    headers: &HeaderMap,
-    hop: ForwardKind,
-    request: extract::Request,
-    started: Instant,
+    received: ReceivedSearch<'_>,
     format: &mut ResultFormat,
 ) -> Result<SearchRequest, Error> {
+    let ReceivedSearch { request, headers, hop, started } = received;
     let caller = caller_of(&request)?;
     let is_from_client = node.is_from_client(headers);
     let peer = request.extensions().get().filter(|_| is_from_client);

@@ -16,7 +16,7 @@ use millrace_store::Store;
 
 use crate::access_log::AccessLog;
 use crate::config_api::UploadSessions;
-use crate::document_api::feed::{AnsweredKeys, KeptKeyBounds};
+use crate::document_api::feed::{AnsweredKeyBounds, AnsweredKeys};
 use crate::edge::CurrentKeyring;
 use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
 use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
@@ -69,7 +69,7 @@ impl GatewayState {
             Arc::new(RealDisk),
             node.settings().data_dir.join("answers"),
             Arc::new(SystemClock),
-            KeptKeyBounds { time: limits.feed_keys_time, keys: limits.feed_keys_max },
+            AnsweredKeyBounds { time: limits.feed_keys_time, keys: limits.feed_keys_max },
         )
         .map_err(|source| PortError::FeedKeys { path: node.settings().data_dir.join("answers"), source })?;
         let budget = RequestBudget::new(BudgetBounds {

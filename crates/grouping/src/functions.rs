@@ -364,20 +364,20 @@ fn element_at<'a>(list: ExpressionDatum<'a>, index: &ExpressionDatum<'_>) -> Exp
     list.swap_remove(index as usize)
 }
 
-fn interpolated_lookup(list: &ExpressionDatum<'_>, sought: &ExpressionDatum<'_>) -> ExpressionDatum<'static> {
+fn interpolated_lookup(list: &ExpressionDatum<'_>, wanted: &ExpressionDatum<'_>) -> ExpressionDatum<'static> {
     let ExpressionDatum::List(list) = list else { return ExpressionDatum::Double(0.0) };
     let list: Vec<f64> = list.iter().map(ExpressionDatum::to_double).collect();
-    ExpressionDatum::Double(interpolated(&list, sought.to_double()))
+    ExpressionDatum::Double(interpolated(&list, wanted.to_double()))
 }
 
 /// Number of elements of an ascending list that are smaller than the sought number, interpolated between two.
-pub(crate) fn interpolated(list: &[f64], sought: f64) -> f64 {
-    match list.iter().position(|item| double_order(*item, sought).is_ge()) {
+pub(crate) fn interpolated(list: &[f64], wanted: f64) -> f64 {
+    match list.iter().position(|item| double_order(*item, wanted).is_ge()) {
         None => list.len().saturating_sub(1) as f64,
         Some(0) => 0.0,
         Some(index) => {
             let (low, high) = (list[index - 1], list[index]);
-            index as f64 - 1.0 + (sought - low) / (high - low)
+            index as f64 - 1.0 + (wanted - low) / (high - low)
         }
     }
 }

@@ -53,17 +53,17 @@ impl GroupingFunction {
                 values_at(leaves, indices.into_iter())
             }
             GroupingFunctionCode::Lookup => {
-                let (leaves, sought) = (leaves()?, numbers()?.into_doubles());
+                let (leaves, wanted) = (leaves()?, numbers()?.into_doubles());
                 let all: Vec<f64> = match leaves.values() {
                     EncodedLeafValues::Integers(values) => values.iter().map(|value| *value as f64).collect(),
                     EncodedLeafValues::Floats(values) => values.clone(),
                     _ => return None,
                 };
                 let mut list = Vec::new();
-                let found = rows.zip(sought).map(|(row, sought)| {
+                let found = rows.zip(wanted).map(|(row, wanted)| {
                     list.clear();
                     list.extend(leaves.by_element(row).map(|index| index.map_or(0.0, |index| all[index])));
-                    interpolated(&list, sought)
+                    interpolated(&list, wanted)
                 });
                 Some(RowValues::Numbers(NumberColumn::Doubles(found.collect())))
             }

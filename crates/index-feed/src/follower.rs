@@ -91,7 +91,7 @@ pub enum FollowEffect<B> {
         /// The bucket.
         bucket: BucketId,
         /// Buckets inside of it, whose documents are not of it.
-        apart: Vec<BucketId>,
+        excluded: Vec<BucketId>,
         /// The scope.
         scope: DropScope,
         /// Part of a divided group; `None` for all of the scope.
@@ -108,7 +108,7 @@ pub enum FollowEffect<B> {
         /// The bucket.
         bucket: BucketId,
         /// Buckets inside of it, whose documents are not of it.
-        apart: Vec<BucketId>,
+        excluded: Vec<BucketId>,
         /// Number of the read.
         read: u64,
         /// Lowest time.
@@ -421,7 +421,7 @@ impl<B: Clone> IndexFeedFollower<B> {
     }
 
     /// Buckets inside of another one.
-    pub(crate) fn apart(owners: &BTreeMap<BucketId, Option<NodeKey>>, bucket: BucketId) -> Vec<BucketId> {
+    pub(crate) fn excluded(owners: &BTreeMap<BucketId, Option<NodeKey>>, bucket: BucketId) -> Vec<BucketId> {
         // Deeper buckets come later in the order.
         let deeper = bucket.children().map(|[first, _]| owners.range(BucketId::new(first.used_bits(), 0)..));
         let inside = deeper.into_iter().flatten().map(|(inside, _)| *inside);
@@ -534,8 +534,8 @@ impl<B: Clone> IndexFeedFollower<B> {
                 // Other replicas may not have the drop yet.
                 followed.disturb(Timestamp(0));
                 let (copy, bucket, scope) = (*number, *bucket, scope.clone());
-                let apart = Self::apart(&self.owners, bucket);
-                self.effects.push(FollowEffect::Drop { copy, bucket, apart, scope, part, until });
+                let excluded = Self::excluded(&self.owners, bucket);
+                self.effects.push(FollowEffect::Drop { copy, bucket, excluded, scope, part, until });
             }
         }
     }

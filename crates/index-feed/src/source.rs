@@ -45,7 +45,7 @@ pub struct IndexFeedSource<B> {
     run: SourceRun,
     /// The state that the node acts by; `None` until it knows one.
     state: Option<AdoptedState>,
-    buckets: BTreeMap<BucketId, FedBucket>,
+    buckets: BTreeMap<BucketId, SourceBucket>,
     /// Owned buckets of which the replica lacks something, or is being changed.
     incomplete: BTreeSet<BucketId>,
     /// Time of disorder of buckets that have none of their own.
@@ -66,7 +66,7 @@ pub struct IndexFeedSource<B> {
 
 /// A bucket of the node's store.
 #[derive(Debug, Default)]
-struct FedBucket {
+struct SourceBucket {
     /// State of its replica; `None` if the node does not own it.
     replica: Option<OwnedReplicaState>,
     /// Time of its last change other than by new rows; `None` for that of the source.
@@ -76,7 +76,7 @@ struct FedBucket {
     changes_in_flight: usize,
 }
 
-impl FedBucket {
+impl SourceBucket {
     fn is_whole(&self) -> bool {
         self.replica >= Some(OwnedReplicaState::Whole)
     }
@@ -343,7 +343,7 @@ impl<B: Clone> IndexFeedSource<B> {
 
     /// Begins to feed waiting buckets whose replica is whole.
     fn admit(&mut self) {
-        let is_whole = |bucket: &BucketId| self.buckets.get(bucket).is_some_and(FedBucket::is_whole);
+        let is_whole = |bucket: &BucketId| self.buckets.get(bucket).is_some_and(SourceBucket::is_whole);
         // Buckets of a later state may be others under the same name.
         let version = self.version();
         let current = self.sessions.iter().filter(|(_, session)| session.version <= version);

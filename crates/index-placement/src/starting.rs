@@ -85,9 +85,9 @@ impl PlacementDraft<'_> {
     fn release(&mut self, intents: &[CopyIntent]) {
         let moves = intents.iter().filter(|intent| intent.replacing.is_some());
         let mut awaited: BTreeSet<NodeKey> = moves.map(|intent| intent.to).collect();
-        let under_way = self.table.all_copies().filter(|(_, copy)| copy.replacing().is_some());
-        let under_way = under_way.filter(|(_, copy)| !self.can_be_scanned(copy)).map(|(_, copy)| copy.node);
-        awaited.extend(under_way);
+        let moving = self.table.all_copies().filter(|(_, copy)| copy.replacing().is_some());
+        let moving = moving.filter(|(_, copy)| !self.can_be_scanned(copy)).map(|(_, copy)| copy.node);
+        awaited.extend(moving);
         let by_slice = self.table.settings.activation == ActivationUnit::Slice;
         let more = self.awaits_surplus();
         let Some(run) = &self.table.rebalance else { return };

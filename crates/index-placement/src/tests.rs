@@ -7,6 +7,8 @@ mod json;
 mod least_moves;
 mod lines;
 mod missing;
-mod random;
 mod scenario;
 mod simulation;
+
+/// Seed of random situations, combined with the number of a run.
+const SEED: u64 = 0x706c_6163_696e_6773;

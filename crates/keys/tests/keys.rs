@@ -81,7 +81,7 @@ fn two_pairs() -> impl Strategy<Value = ([KeyType; 2], [bool; 2], [DocumentValue
     })
 }
 
-/// Plain twin of the writer: the keys of a document, put together of those of single values.
+/// Plain form of the writer: the keys of a document, put together of those of single values.
 fn plain_keys(components: &[KeyComponent], values: &[Vec<&DocumentValue>]) -> Vec<Vec<u8>> {
     if values[0].is_empty() {
         return Vec::new();
@@ -229,15 +229,15 @@ proptest! {
 
     #[test]
     fn texts_are_found_by_their_beginning_and_as_a_whole(
-        texts in prop::collection::vec("[\\x00ab]{0,4}", 1..20), sought in "[\\x00ab]{0,3}", descending in any::<bool>(),
+        texts in prop::collection::vec("[\\x00ab]{0,4}", 1..20), wanted in "[\\x00ab]{0,3}", descending in any::<bool>(),
     ) {
         let layout = layout(vec![KeyComponent { descending, ..component(KeyType::Text) }]);
-        let prefix = layout.ranges(&[ComponentCondition::Prefix(sought.clone())]).expect("it fits the type");
-        let whole = layout.ranges(&[ComponentCondition::Texts(vec![sought.clone()])]).expect("it fits the type");
+        let prefix = layout.ranges(&[ComponentCondition::Prefix(wanted.clone())]).expect("it fits the type");
+        let whole = layout.ranges(&[ComponentCondition::Texts(vec![wanted.clone()])]).expect("it fits the type");
         for text in texts {
             let key = only(&layout, &[&DocumentValue::String(text.clone())]);
-            prop_assert_eq!(prefix[0].contains(&key), text.starts_with(&sought), "{:?}", text);
-            prop_assert_eq!(whole[0].contains(&key), text == sought, "{:?}", text);
+            prop_assert_eq!(prefix[0].contains(&key), text.starts_with(&wanted), "{:?}", text);
+            prop_assert_eq!(whole[0].contains(&key), text == wanted, "{:?}", text);
         }
     }
 }
@@ -294,10 +294,10 @@ fn long_text_is_cut_and_found() {
     assert!(key.len() < CUT_LENGTH + 8);
     assert_eq!(key, only(&layout, &[&other]), "the document tells them apart");
     assert_ne!(key, only(&layout, &[&exact]), "the mark tells a cut text from a whole one");
-    let DocumentValue::String(sought) = one else { unreachable!("it is text") };
-    let ranges = layout.ranges(&[ComponentCondition::Texts(vec![sought.clone()])]).expect("it is text");
+    let DocumentValue::String(wanted) = one else { unreachable!("it is text") };
+    let ranges = layout.ranges(&[ComponentCondition::Texts(vec![wanted.clone()])]).expect("it is text");
     assert!(ranges[0].contains(&key));
-    let prefix = layout.ranges(&[ComponentCondition::Prefix(sought)]).expect("it is text");
+    let prefix = layout.ranges(&[ComponentCondition::Prefix(wanted)]).expect("it is text");
     assert!(prefix[0].contains(&key));
     assert_eq!(layout.values(&key), None, "the key does not have the text");
     assert!(layout.values(&only(&layout, &[&exact])).is_some());

@@ -87,8 +87,8 @@ impl GeoCircle {
 
     fn haversine(&self, latitude: f64, longitude: f64) -> f64 {
         // Most positions outside are so by their latitude, and most of these without a sine of it.
-        let apart = (latitude - self.centre.latitude).abs();
-        if apart > self.reach && apart < 180.0 {
+        let difference = (latitude - self.centre.latitude).abs();
+        if difference > self.reach && difference < 180.0 {
             return f64::INFINITY;
         }
         let of_latitude = self.centre.of_latitude(latitude);

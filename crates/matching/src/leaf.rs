@@ -19,7 +19,7 @@ use crate::nested::{NestedValue, ValueElement};
 use crate::outcome::{LeafDistances, LeafOutcome};
 use crate::pattern::WordMatcher;
 use crate::scan::{number_weights, numbers, text_weights, texts, true_documents};
-use crate::value::{ValueTest, ValueWeights};
+use crate::value::{ValueTest, ValueWeights, WeightSource};
 use crate::words::{self, ChunkPositions};
 
 /// A leaf prepared for all chunks.
@@ -47,7 +47,7 @@ pub(crate) enum LeafKind {
     /// Any of these weighted words among the field's tokens.
     WordIn(Vec<(String, i32)>),
     /// A test of the field's values, one by one.
-    Values { weighted: bool, listed: bool },
+    Values(WeightSource),
     /// A test of the field's values, each of which is one word and an element of its own.
     ValueWords,
     /// Like `Values`, with the distance of the nearest position.
@@ -111,7 +111,7 @@ impl ReadyLeaf {
                 LeafKind::ValueWords
             }
             Predicate::ValueIn { .. } | Predicate::NumberIn(_) | Predicate::WordIn(_) => {
-                LeafKind::Values { weighted: true, listed: true }
+                LeafKind::Values(WeightSource::Listed)
             }
             Predicate::Words(_)
             | Predicate::Value { .. }
@@ -120,7 +120,7 @@ impl ReadyLeaf {
             | Predicate::GeoBox(_)
             | Predicate::Conditions(_)
             | Predicate::Present
-            | Predicate::Labeled { .. } => LeafKind::Values { weighted, listed: false },
+            | Predicate::Labeled { .. } => LeafKind::Values(WeightSource::of_field(weighted)),
         };
         let key = match kind {
             LeafKind::Words(_) | LeafKind::WordIn(_) => ColumnKey::tokens(&leaf.field),
@@ -171,9 +171,7 @@ impl ReadyLeaf {
     pub(crate) fn whole_range(&self) -> Option<(i64, i64)> {
         let is_whole = matches!(self.field.data_type, DataType::Byte | DataType::Int | DataType::Long);
         match (&self.kind, self.test.as_ref()?.range()?) {
-            (LeafKind::Values { weighted: false, listed: false }, NumberRange::Integer { low, high })
-                if is_whole =>
-            {
+            (LeafKind::Values(WeightSource::Unweighted), NumberRange::Integer { low, high }) if is_whole => {
                 Some((*low, *high))
             }
             _ => None,
@@ -183,10 +181,10 @@ impl ReadyLeaf {
     /// Approximate cost per document, used to evaluate cheap leaves first.
     pub(crate) fn cost(&self) -> u32 {
         match (&self.kind, layout(&self.field.data_type)) {
-            (LeafKind::Values { .. }, ValueLayout::Number(_)) => 1,
+            (LeafKind::Values(_), ValueLayout::Number(_)) => 1,
             (LeafKind::Words(_) | LeafKind::WordIn(_), _) => 2,
-            (LeafKind::Values { .. }, ValueLayout::Text | ValueLayout::Raw) => 3,
-            (LeafKind::Values { .. } | LeafKind::ValueWords | LeafKind::Circle(_), _) => 4,
+            (LeafKind::Values(_), ValueLayout::Text | ValueLayout::Raw) => 3,
+            (LeafKind::Values(_) | LeafKind::ValueWords | LeafKind::Circle(_), _) => 4,
             (LeafKind::Nearest(..), _) => 5,
             (LeafKind::All, _) => 0,
         }
@@ -220,10 +218,12 @@ impl ReadyLeaf {
             }
             (LeafKind::ValueWords, column) => LeafOutcome::Positions(self.value_words(column, within)),
             (LeafKind::Circle(circle), column) => LeafOutcome::Distances(self.circle(circle, column, within)),
-            (LeafKind::Values { weighted, listed }, column) => {
-                let simple =
-                    self.paths.is_fast() && (!weighted || self.dot_product_above.is_none() && !listed);
-                let is_weighing = self.paths.is_fast() && self.dot_product_above.is_none() && *listed;
+            (LeafKind::Values(source), column) => {
+                let has_no_product = self.dot_product_above.is_none();
+                let simple = self.paths.is_fast()
+                    && (*source == WeightSource::Unweighted
+                        || *source == WeightSource::Stored && has_no_product);
+                let is_weighing = self.paths.is_fast() && has_no_product && *source == WeightSource::Listed;
                 match (&self.test, column) {
                     (Some(test), Column::Fixed(column)) if is_weighing && column.width() == 1 => {
                         LeafOutcome::Weights(number_weights(test, column, within))
@@ -241,7 +241,7 @@ impl ReadyLeaf {
                     {
                         LeafOutcome::Weights(text_weights(test, column, within))
                     }
-                    _ => self.values(column, within, *listed),
+                    _ => self.values(column, within, *source),
                 }
             }
             (LeafKind::Words(_) | LeafKind::WordIn(_) | LeafKind::All, _) => self.nothing(),
@@ -252,8 +252,12 @@ impl ReadyLeaf {
         match self.kind {
             _ if self.finds_documents => LeafOutcome::Bits(DocumentBits::NONE),
             LeafKind::Words(_) | LeafKind::ValueWords => LeafOutcome::Positions(ChunkPositions::default()),
-            LeafKind::WordIn(_) | LeafKind::Values { weighted: true, .. } => LeafOutcome::Weights(Vec::new()),
-            LeafKind::Values { .. } | LeafKind::All => LeafOutcome::Bits(DocumentBits::NONE),
+            LeafKind::WordIn(_) | LeafKind::Values(WeightSource::Stored | WeightSource::Listed) => {
+                LeafOutcome::Weights(Vec::new())
+            }
+            LeafKind::Values(WeightSource::Unweighted) | LeafKind::All => {
+                LeafOutcome::Bits(DocumentBits::NONE)
+            }
             LeafKind::Nearest(..) | LeafKind::Circle(_) => LeafOutcome::Distances(LeafDistances::default()),
         }
     }
@@ -277,7 +281,7 @@ impl ReadyLeaf {
 
     /// True if it tests values in their wire form, so that it can do so together with other leaves.
     pub(crate) fn tests_encoded(&self) -> bool {
-        matches!(self.kind, LeafKind::Values { .. }) && self.leaves.is_some() && self.test.is_some()
+        matches!(self.kind, LeafKind::Values(_)) && self.leaves.is_some() && self.test.is_some()
     }
 
     /// Matches of leaves of the same path in the documents `within`, whose values are read once. `None` if
@@ -291,7 +295,7 @@ impl ReadyLeaf {
         let rows = narrowed.fold(DocumentBits::NONE, |all, one| all.or(&one)).rows();
         let values = leaves.first()?.leaf_column(column, &rows)?;
         let outcome = |leaf: &&ReadyLeaf| match leaf.kind {
-            LeafKind::Values { listed, .. } => leaf.values_of(column, &rows, Some(&values), listed),
+            LeafKind::Values(source) => leaf.values_of(column, &rows, Some(&values), source),
             _ => leaf.nothing(),
         };
         Some(leaves.iter().map(outcome).collect())
@@ -299,7 +303,7 @@ impl ReadyLeaf {
 
     /// True if it tests values, so that a test of equality can be made together with those of other leaves.
     pub(crate) fn takes_equality(&self) -> bool {
-        matches!(self.kind, LeafKind::Values { listed: false, .. })
+        matches!(self.kind, LeafKind::Values(WeightSource::Unweighted | WeightSource::Stored))
             && self.dot_product_above.is_none()
             && (self.leaves.is_some() || layout(&self.field.data_type) == ValueLayout::Text)
     }
@@ -357,7 +361,7 @@ impl ReadyLeaf {
 
     /// The outcome of a test of values, with documents and their weights.
     fn weighed(&self, found: Vec<(u16, i64)>) -> LeafOutcome {
-        if matches!(self.kind, LeafKind::Values { weighted: true, .. }) {
+        if matches!(self.kind, LeafKind::Values(WeightSource::Stored | WeightSource::Listed)) {
             return LeafOutcome::Weights(found);
         }
         let mut bits = DocumentBits::NONE;
@@ -366,9 +370,9 @@ impl ReadyLeaf {
     }
 
     /// Matches values of any type.
-    fn values(&self, column: &Column, within: &DocumentBits, listed: bool) -> LeafOutcome {
+    fn values(&self, column: &Column, within: &DocumentBits, source: WeightSource) -> LeafOutcome {
         let rows = self.narrow(column, within).rows();
-        self.values_of(column, &rows, self.leaf_column(column, &rows).as_ref(), listed)
+        self.values_of(column, &rows, self.leaf_column(column, &rows).as_ref(), source)
     }
 
     /// Matches values of documents; `encoded` has those of them that have a wire form, if there is one.
@@ -377,10 +381,10 @@ impl ReadyLeaf {
         column: &Column,
         rows: &[u16],
         encoded: Option<&LeafColumn<'_>>,
-        listed: bool,
+        source: WeightSource,
     ) -> LeafOutcome {
         let (encoded, mut buffer) = (self.test.as_ref().zip(encoded), String::new());
-        let mut weight = |row: &u16| Some((*row, self.any_weight(column, *row, listed, &mut buffer)?));
+        let mut weight = |row: &u16| Some((*row, self.any_weight(column, *row, source, &mut buffer)?));
         let found: Vec<(u16, i64)> = match encoded {
             None => rows.iter().filter_map(weight).collect(),
             Some((test, leaves)) => {
@@ -388,7 +392,7 @@ impl ReadyLeaf {
                 let mut weigh = |row: usize, matched: &[MatchedValue]| {
                     let mut weighing = ValueWeights::default();
                     for value in matched {
-                        weighing.add(value.weight, leaves.weight(value.index), listed);
+                        weighing.add(value.weight, leaves.weight(value.index), source);
                     }
                     found.extend(weighing.weight(self.dot_product_above).map(|weight| (rows[row], weight)));
                 };
@@ -404,7 +408,13 @@ impl ReadyLeaf {
     }
 
     /// Weight of a document's value of any type and form.
-    fn any_weight(&self, column: &Column, row: u16, listed: bool, buffer: &mut String) -> Option<i64> {
+    fn any_weight(
+        &self,
+        column: &Column,
+        row: u16,
+        source: WeightSource,
+        buffer: &mut String,
+    ) -> Option<i64> {
         let document = usize::from(row);
         match (&self.test, column) {
             (Some(test), Column::Bytes(column))
@@ -415,10 +425,10 @@ impl ReadyLeaf {
             }
             _ => match stored_value(column, &self.field.data_type, document, self.paths)? {
                 ColumnValue::InPlace(value) => {
-                    self.weight(ValueElement::Value(value, 1), &self.field.path, listed, buffer)
+                    self.weight(ValueElement::Value(value, 1), &self.field.path, source, buffer)
                 }
                 ColumnValue::Decoded(value) => {
-                    self.weight(ValueElement::Value(&value, 1), &self.field.path, listed, buffer)
+                    self.weight(ValueElement::Value(&value, 1), &self.field.path, source, buffer)
                 }
             },
         }
@@ -473,14 +483,14 @@ impl ReadyLeaf {
         &self,
         element: ValueElement<impl NestedValue>,
         path: &[Arc<str>],
-        listed: bool,
+        source: WeightSource,
         buffer: &mut String,
     ) -> Option<i64> {
         let test = self.test.as_ref()?;
         let mut weighing = ValueWeights::default();
         element.at(path, &mut |value, weight| {
             if let Some(query) = test.value(&value, buffer) {
-                weighing.add(query, weight, listed);
+                weighing.add(query, weight, source);
             }
         });
         weighing.weight(self.dot_product_above)
@@ -488,9 +498,13 @@ impl ReadyLeaf {
 
     /// True if the leaf matches in an element of the field that lies `depth` steps down the leaf's path.
     pub(crate) fn matches_element(&self, element: ValueElement<impl NestedValue>, depth: usize) -> bool {
-        let listed = matches!(self.kind, LeafKind::Values { listed: true, .. } | LeafKind::WordIn(_));
+        let source = match self.kind {
+            LeafKind::Values(source) => source,
+            LeafKind::WordIn(_) => WeightSource::Listed,
+            _ => WeightSource::Unweighted,
+        };
         let path = self.field.path.get(depth..).unwrap_or_default();
-        self.weight(element, path, listed, &mut String::new()).is_some()
+        self.weight(element, path, source, &mut String::new()).is_some()
     }
 
     /// True if [`ReadyLeaf::matching_values`] finds the elements in which the leaf holds.

@@ -4,7 +4,7 @@
 use millrace_column::{ExecutionPaths, TokenIds, TokensColumn};
 
 use crate::bits::DocumentBits;
-use crate::value::ValueWeights;
+use crate::value::{ValueWeights, WeightSource};
 
 /// Weighted words among the token numbers of a chunk.
 pub(crate) struct ListedWords {
@@ -102,7 +102,7 @@ impl ListedWords {
     /// Adds the weight at a rank, if there is one.
     fn add(&self, rank: u32, weighing: &mut ValueWeights) {
         if let Some(index) = rank.checked_sub(1) {
-            weighing.add(self.weights[index as usize], 1, true);
+            weighing.add(self.weights[index as usize], 1, WeightSource::Listed);
         }
     }
 }

@@ -9,7 +9,7 @@ use millrace_plan::QueryMemoryError;
 use crate::bits::DocumentBits;
 use crate::outcome::LeafOutcome;
 use crate::pattern::WordMatcher;
-use crate::words::{ChunkPositions, TokenNumbers, ascending, named_numbers};
+use crate::words::{ChunkPositions, TokenNumbers, ascending, named_numbers, of_documents};
 
 /// Minimum number of words for which one pass with a look at a table for each token is faster than a pass
 /// with vector instructions for each word.
@@ -216,14 +216,8 @@ impl LeafTable {
         }
         let (ids, starts) = (tokens.ids(), tokens.starts());
         let positions = TokenNumbers::Table(self.wanted).find_within(tokens, live);
-        let (mut rest, mut document, mut added) = (positions.as_slice(), 0, 0);
-        while let Some(first) = rest.first() {
-            while starts[document + 1] <= *first {
-                document += 1;
-            }
-            let (start, end) = (starts[document], starts[document + 1]);
-            let here;
-            (here, rest) = rest.split_at(rest.iter().take_while(|position| **position < end).count());
+        let mut added = 0;
+        for (document, span, here) in of_documents(&positions, starts) {
             if !live.get(document) {
                 continue;
             }
@@ -233,7 +227,7 @@ impl LeafTable {
                 if added >= TAKEN_TOGETHER {
                     take(std::mem::take(&mut added) * size_of::<u32>())?;
                 }
-                leaves.iter().for_each(|leaf| found[usize::from(*leaf)].add(document, position - start));
+                leaves.iter().for_each(|leaf| found[usize::from(*leaf)].add(document, position - span.start));
             }
         }
         take(added * size_of::<u32>())?;

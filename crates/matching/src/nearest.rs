@@ -2,6 +2,7 @@
 
 use std::collections::BinaryHeap;
 
+use bytemuck::Pod;
 use half::bf16;
 use millrace_column::{BytesColumn, CellKind, Column, ExecutionPaths, FixedColumn};
 use millrace_document::{DataType, DocumentValue, EncodedTensorType};
@@ -155,7 +156,7 @@ impl NearestLeaf {
         }
     }
 
-    /// Distance of the nearest dense subspace of a tensor: the plain twin of [`NearestLeaf::encoded`].
+    /// Distance of the nearest dense subspace of a tensor: the plain form of [`NearestLeaf::encoded`].
     fn best_subspace(&self, tensor: &Tensor) -> f64 {
         if tensor.tensor_type().dense_size() != self.doubles.len() {
             return f64::INFINITY;
@@ -195,7 +196,7 @@ impl NearestLeaf {
             // Values of another type were written under another schema.
             let tensor = column.get(usize::from(*row)).and_then(|bytes| encoded_type.read(bytes));
             if let Some(cells) = tensor.and_then(|tensor| tensor.cells().ok()) {
-                *distance = self.nearest_of(C::of_bytes(cells), &mut scratch);
+                *distance = self.nearest_of(cells_of::<C>(cells), &mut scratch);
             }
         }
     }
@@ -299,7 +300,7 @@ impl NearestSubspace {
     fn find_in<C: ScannedCell>(&mut self, cells: &[u8]) -> Option<(usize, f64)> {
         let NearestSubspace { nearest, scratch } = self;
         let mut best: Option<(usize, f64)> = None;
-        nearest.each_block(C::of_bytes(cells), scratch, |first, distances| {
+        nearest.each_block(cells_of::<C>(cells), scratch, |first, distances| {
             for (index, distance) in distances.iter().enumerate() {
                 if !distance.is_nan() && best.is_none_or(|(_, least)| *distance < least) {
                     best = Some((first + index, *distance));
@@ -353,11 +354,8 @@ impl SubspaceScratch {
     }
 }
 
-/// Cell type of a matrix whose rows are measured.
-trait ScannedCell: Sized {
-    /// The cells that `bytes` have; a trailing part of a cell is dropped.
-    fn of_bytes(bytes: &[u8]) -> &[Self];
-
+/// Cell type of a matrix whose rows are measured where they lie, at any address.
+trait ScannedCell: Pod {
     /// Writes the distance of each of `rows` of the matrix `cells` to `distances`. `squares` is a reusable
     /// buffer.
     fn scan(
@@ -369,65 +367,23 @@ trait ScannedCell: Sized {
     );
 }
 
-/// `float`, not aligned.
-impl ScannedCell for [u8; 4] {
-    fn of_bytes(bytes: &[u8]) -> &[Self] {
-        bytes.as_chunks().0
-    }
-
-    fn scan(
-        nearest: &NearestLeaf,
-        cells: &[Self],
-        rows: &[u16],
-        distances: &mut [f64],
-        squares: &mut Vec<f64>,
-    ) {
-        nearest.rows(cells, rows, distances, squares);
-    }
-}
-
-/// `bfloat16`, not aligned.
-impl ScannedCell for [u8; 2] {
-    fn of_bytes(bytes: &[u8]) -> &[Self] {
-        bytes.as_chunks().0
-    }
-
-    fn scan(
-        nearest: &NearestLeaf,
-        cells: &[Self],
-        rows: &[u16],
-        distances: &mut [f64],
-        squares: &mut Vec<f64>,
-    ) {
-        nearest.rows(cells, rows, distances, squares);
-    }
-}
-
-impl ScannedCell for i8 {
-    fn of_bytes(bytes: &[u8]) -> &[Self] {
-        bytemuck::cast_slice(bytes)
-    }
-
-    fn scan(
-        nearest: &NearestLeaf,
-        cells: &[Self],
-        rows: &[u16],
-        distances: &mut [f64],
-        squares: &mut Vec<f64>,
-    ) {
+impl<C: VectorCell + Pod> ScannedCell for C {
+    fn scan(nearest: &NearestLeaf, cells: &[C], rows: &[u16], distances: &mut [f64], squares: &mut Vec<f64>) {
         nearest.rows(cells, rows, distances, squares);
     }
 }
 
 /// `double`, not aligned.
 impl ScannedCell for [u8; 8] {
-    fn of_bytes(bytes: &[u8]) -> &[Self] {
-        bytes.as_chunks().0
-    }
-
     fn scan(nearest: &NearestLeaf, cells: &[Self], rows: &[u16], distances: &mut [f64], _: &mut Vec<f64>) {
         nearest.double_rows(cells, rows, distances);
     }
+}
+
+/// The cells that `bytes` have; a trailing part of a cell is dropped. `C` has an alignment of one byte.
+fn cells_of<C: Pod>(bytes: &[u8]) -> &[C] {
+    let whole = bytes.len() - bytes.len() % size_of::<C>();
+    bytemuck::cast_slice(&bytes[..whole])
 }
 
 /// Cell type of vectors that kernels support.

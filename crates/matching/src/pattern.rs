@@ -234,14 +234,14 @@ struct RequiredEnds {
 impl RequiredEnds {
     fn of(pattern: &str) -> Self {
         let Ok(parsed) = regex_syntax::parse(pattern) else { return RequiredEnds::default() };
-        let looks = parsed.properties();
+        let properties = parsed.properties();
         let literals = |is_tied: bool, kind: ExtractKind| match is_tied {
             true => literals(&parsed, kind).unwrap_or_default(),
             false => Vec::new(),
         };
         RequiredEnds {
-            starts: literals(looks.look_set_prefix().contains(Look::Start), ExtractKind::Prefix),
-            ends: literals(looks.look_set_suffix().contains(Look::End), ExtractKind::Suffix),
+            starts: literals(properties.look_set_prefix().contains(Look::Start), ExtractKind::Prefix),
+            ends: literals(properties.look_set_suffix().contains(Look::End), ExtractKind::Suffix),
         }
     }
 

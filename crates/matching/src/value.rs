@@ -452,6 +452,24 @@ fn equal(a: &[u8], b: &[u8]) -> bool {
     a.eq_ignore_ascii_case(b)
 }
 
+/// Source of the weight that a matching value gives to its document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WeightSource {
+    /// None: the field is not a weighted set.
+    Unweighted,
+    /// The weighted set of the document.
+    Stored,
+    /// The list of values in the query.
+    Listed,
+}
+
+impl WeightSource {
+    /// The source of a test that has no list of values.
+    pub(crate) fn of_field(is_weighted_set: bool) -> Self {
+        if is_weighted_set { WeightSource::Stored } else { WeightSource::Unweighted }
+    }
+}
+
 /// Matches of a leaf among all values at the end of its path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ValueWeights {
@@ -461,8 +479,12 @@ pub(crate) struct ValueWeights {
 
 impl ValueWeights {
     /// Adds a matching value: the query's weight for it, and the document's.
-    pub(crate) fn add(&mut self, query: i32, document: i32, listed: bool) {
-        self.best = self.best.max(Some(if listed { query } else { document }));
+    pub(crate) fn add(&mut self, query: i32, document: i32, source: WeightSource) {
+        let weight = match source {
+            WeightSource::Listed => query,
+            WeightSource::Stored | WeightSource::Unweighted => document,
+        };
+        self.best = self.best.max(Some(weight));
         self.product = self.product.saturating_add(i64::from(query) * i64::from(document));
     }
 

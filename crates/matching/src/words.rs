@@ -7,6 +7,7 @@
 //!    them is a boundary, which no set contains.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use millrace_column::{CHUNK_DOCS, ExecutionPaths, TokenIds, TokensColumn};
 
@@ -411,21 +412,32 @@ fn in_sequence(sets: &[TokenNumbers], ids: TokenIds<'_>) -> Vec<u32> {
     found
 }
 
+/// Ascending positions by their documents: each document with its range of tokens and its positions. `starts`
+/// are the first tokens of the documents.
+pub(crate) fn of_documents<'p>(
+    mut positions: &'p [u32],
+    starts: &'p [u32],
+) -> impl Iterator<Item = (usize, Range<u32>, &'p [u32])> {
+    let mut document = 0;
+    std::iter::from_fn(move || {
+        let first = *positions.first()?;
+        while starts[document + 1] <= first {
+            document += 1;
+        }
+        let span = starts[document]..starts[document + 1];
+        let count = positions.iter().take_while(|position| **position < span.end).count();
+        let (here, rest) = positions.split_at(count);
+        positions = rest;
+        Some((document, span, here))
+    })
+}
+
 /// Distributes the occurrences over documents. Drops those of dead documents, and those with fewer than
 /// `length` tokens up to the end of the document.
 fn by_document(found: &[u32], tokens: &TokensColumn, live: &DocumentBits, length: usize) -> ChunkPositions {
-    let starts = tokens.starts();
     let mut occurrences =
         ChunkPositions { documents: Vec::new(), positions: Vec::with_capacity(found.len()) };
-    let mut document = 0;
-    let mut rest = found;
-    while let Some(first) = rest.first() {
-        while starts[document + 1] <= *first {
-            document += 1;
-        }
-        let (start, end) = (starts[document], starts[document + 1]);
-        let here;
-        (here, rest) = rest.split_at(rest.iter().take_while(|position| **position < end).count());
+    for (document, Range { start, end }, here) in of_documents(found, tokens.starts()) {
         if live.get(document) {
             if length == 1 {
                 occurrences.positions.extend(here.iter().map(|position| position - start));

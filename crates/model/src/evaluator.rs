@@ -292,13 +292,13 @@ fn is_both(
     both: &(Vec<usize>, TensorCells),
 ) -> bool {
     const TOLERANCE: f64 = 1e-3;
-    let apart = one.1.iter().chain(two.1.iter());
+    let separate = one.1.iter().chain(two.1.iter());
     let like =
         |(a, b): (f64, f64)| (a.is_nan() && b.is_nan()) || (a - b).abs() <= TOLERANCE * (1.0 + a.abs());
     both.0.first() == Some(&2)
         && both.0.get(1..) == one.0.get(1..)
         && both.1.len() == one.1.len() + two.1.len()
-        && apart.zip(both.1.iter()).all(like)
+        && separate.zip(both.1.iter()).all(like)
 }
 
 impl RunPlan {

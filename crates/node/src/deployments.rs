@@ -25,7 +25,7 @@ use crate::deployment::{self, CompiledApplication};
 use crate::models::NodeModels;
 use crate::{Error, StartError};
 
-use self::kept::KeptApplication;
+use self::kept::StoredApplication;
 pub use self::kept::check_application;
 
 /// The active deployment, in memory and on disk.
@@ -79,8 +79,8 @@ impl ActiveDeployment {
             change: Mutex::new(()),
             removals: Mutex::default(),
         };
-        let Some(kept) = KeptApplication::read(directory)? else { return Ok(deployments) };
-        let KeptApplication { generation, removals, draft } = kept;
+        let Some(kept) = StoredApplication::read(directory)? else { return Ok(deployments) };
+        let StoredApplication { generation, removals, draft } = kept;
         deployments.last.store(generation, Ordering::Relaxed);
         *deployments.removals() = removals;
         if let Some(draft) = draft {

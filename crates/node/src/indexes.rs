@@ -42,8 +42,8 @@ pub use definition::IndexDefinition;
 pub use following::FollowerSwitch;
 pub use in_order::{OrderedEntries, first_entries};
 pub use placed::{
-    CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes, OwnedDocuments, PlacedAnswer,
-    PlacedIndexes, PlacedQuestion, PlacementLinks, PlacementReporter, WantedIndexes,
+    CopyRecords, CopyScan, CopyScanned, KeyedRead, MessageBytes, OwnedDocuments, PlacedAnswer, PlacedIndexes,
+    PlacedQuestion, PlacementLinks, PlacementReporter, VersionKeys, WantedIndexes,
 };
 pub use service::NodeIndexes;
 pub use status::{IndexState, IndexStatus};

@@ -15,7 +15,7 @@ use millrace_document::{DataType, DocumentValue};
 use millrace_fixtures::{Fields, columns};
 use millrace_matching::{ChunkMatches, LeafMatches, MatchedDocuments, WordOccurrences};
 use millrace_plan::FeatureInput;
-use millrace_ranking::CompiledProfile;
+use millrace_ranking::{CompiledProfile, RankedDocuments};
 use millrace_schema::{InputDef, InputType, Schema};
 use millrace_tensor::{Tensor, TensorCells};
 use support::{plan, profile, schema, tensor_type};
@@ -46,8 +46,8 @@ fn main() {
         plan.inputs.insert("user".to_owned(), FeatureInput::Tensor(Arc::new(vector(7))));
         let run = || {
             let begin = Instant::now();
-            black_box(compiled.rank(&plan, &view, &matches, None, 10, &|| false))
-                .expect("columns in memory can be read");
+            let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
+            black_box(compiled.rank(&over, None, 10, &|| false)).expect("columns in memory can be read");
             begin.elapsed().as_secs_f64()
         };
         let best = (0..RUNS).map(|_| run()).fold(f64::INFINITY, f64::min);

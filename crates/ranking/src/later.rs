@@ -1,8 +1,6 @@
 //! The phases after the first. Each ranks the best hits again and merges them with all others. If the hits
 //! are on several nodes, each node rescores its own hits, and one [`PhaseRanking`] orders them.
 
-use millrace_column::View;
-use millrace_matching::MatchedDocuments;
 use millrace_plan::Plan;
 
 use crate::features::{AllHitsValues, PerHit};
@@ -53,15 +51,12 @@ impl CompiledProfile {
     /// A column could not be read, or a model cannot run.
     pub fn rank(
         &self,
-        plan: &Plan,
-        view: &dyn View,
-        matches: &MatchedDocuments,
+        over: &RankedDocuments<'_>,
         first: Option<&FirstPhase>,
         wanted: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<RankOutcome, Error> {
-        let over = &RankedDocuments { plan, view, matches };
-        let reranking = self.reranking(plan);
+        let reranking = self.reranking(over.plan);
         // Diversity is decided over all hits.
         let diversity = self.diversity.as_ref().zip(reranking.second);
         let looked_at = if diversity.is_some() { usize::MAX } else { reranking.depth(wanted) };
@@ -71,7 +66,7 @@ impl CompiledProfile {
         let mut phases = match diversity {
             None => PhaseRanking::new(reranking, hits, wanted),
             Some((diversity, second)) => {
-                let chosen = diversity.choose(view, &best.hits, second.count)?;
+                let chosen = diversity.choose(over.view, &best.hits, second.count)?;
                 PhaseRanking::of_chosen(reranking, hits, &chosen, wanted)
             }
         };

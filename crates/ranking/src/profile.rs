@@ -292,7 +292,7 @@ impl CompiledProfile {
         let RankedDocuments { plan, view, matches } = *over;
         let mut best = TopHits::new(count, view.paths());
         let mut found = BestHits::default();
-        let mut kept = KeptDocuments::default();
+        let mut kept = PassingDocuments::default();
         let drop_limit = self.first_drop_limit(plan);
         let needs_max = self.reranking(plan).depth(0) > 0 || self.returns_first_phase();
         let mut take = |chunk: &ChunkMatches, scores: &[f64]| {
@@ -397,12 +397,12 @@ impl CompiledProfile {
 
 /// Documents of a chunk that pass the score limit.
 #[derive(Default)]
-struct KeptDocuments {
+struct PassingDocuments {
     documents: Vec<u16>,
     scores: Vec<f64>,
 }
 
-impl KeptDocuments {
+impl PassingDocuments {
     fn fill(&mut self, documents: &[u16], scores: &[f64], limit: f64) {
         self.documents.clear();
         self.scores.clear();

@@ -211,7 +211,8 @@ impl PreparedSearch {
     ) -> Result<OrderedHits, Error> {
         let Some(sorting) = &self.sorting else {
             let stop = &|| deadline.ends(SearchStep::Rank);
-            let ranked = self.profile.rank(&self.plan, view, matches, first, wanted, stop)?;
+            let over = RankedDocuments { plan: &self.plan, view, matches };
+            let ranked = self.profile.rank(&over, first, wanted, stop)?;
             let hits = ranked.hits.into_iter().map(SortedHit::from).collect();
             let RankOutcome { total, timed_out, known, .. } = ranked;
             return Ok(OrderedHits { hits, total, timed_out, known });

@@ -57,7 +57,7 @@ fn a_full_queue_answers_429_and_when_to_come_again() {
 }
 
 #[test]
-fn a_request_that_is_under_way_when_the_server_stops_is_answered() {
+fn a_request_in_progress_when_the_server_stops_is_answered() {
     // In this time the rest of the body has to come.
     let mut server = TestServer::start_with(&[("MILLRACE_DRAIN_S", "120")]).deploy_notes();
     let body = "{\"fields\":{\"stars\":7}}";

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use millrace_cluster::{NodeFailure, NodeResponse, ReplicatedRow, RowContent};
+use millrace_fixtures::SeededRandom;
 use millrace_replication::replica::StorageWork;
 
-use crate::random::SimRandom;
 use crate::storage::ModelStorage;
 
 /// Time after which a node reports that it is out of space.
@@ -32,7 +32,7 @@ impl SimDisk {
     }
 
     /// Executes work of a keeper as far as this disk can.
-    pub fn run(self, work: StorageWork, storage: &ModelStorage, random: &mut SimRandom) -> NodeResponse {
+    pub fn run(self, work: StorageWork, storage: &ModelStorage, random: &mut SeededRandom) -> NodeResponse {
         match (self, work) {
             (SimDisk::Works, work) => work.run(storage),
             (SimDisk::Full { .. }, StorageWork::Apply(rows)) => apply_what_fits(rows, storage),

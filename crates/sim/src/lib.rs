@@ -41,7 +41,6 @@ mod logs;
 mod message;
 mod network;
 mod node;
-mod random;
 mod reindexing;
 mod scenarios;
 mod storage;

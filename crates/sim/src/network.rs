@@ -2,8 +2,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use millrace_cluster::NodeKey;
-
-use crate::random::SimRandom;
+use millrace_fixtures::SeededRandom;
 
 /// Endpoint of messages: a node, or coordination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +26,7 @@ pub(crate) struct SimNetwork {
 
 impl SimNetwork {
     /// Arrival times of a message, as delays from now: none if it is lost, several if it is duplicated.
-    pub fn carry(&self, from: SimAddress, to: SimAddress, random: &mut SimRandom) -> Vec<Duration> {
+    pub fn carry(&self, from: SimAddress, to: SimAddress, random: &mut SeededRandom) -> Vec<Duration> {
         if from == to {
             return vec![random.micros(1, 20)];
         }

@@ -43,7 +43,7 @@ struct SimReplicas {
     /// Dropped document types, with the time of the drop.
     types: DroppedTypes,
     /// Dropped types that are reported to other replicas.
-    told_types: DroppedTypes,
+    announced_types: DroppedTypes,
     newest: Timestamp,
     /// Replicas whose names were made or removed since the last sync, as a loss of power leaves them.
     unsynced: BTreeMap<BucketId, Option<ModelReplica>>,
@@ -158,7 +158,7 @@ impl SimReplicas {
     }
 
     /// Drops types in all replicas; the flag is true if other replicas receive the drop.
-    fn drop_types(&mut self, dropped: &DroppedTypes, told: bool) {
+    fn drop_types(&mut self, dropped: &DroppedTypes, is_announced: bool) {
         for (document_type, at) in dropped.iter() {
             self.newest = self.newest.max(at);
             if self.types.removed_at(document_type).is_none_or(|known| known < at) {
@@ -174,8 +174,8 @@ impl SimReplicas {
             }
         }
         self.types.merge(dropped);
-        if told {
-            self.told_types.merge(dropped);
+        if is_announced {
+            self.announced_types.merge(dropped);
         }
     }
 
@@ -246,7 +246,7 @@ impl ModelStorage {
     pub fn listing(&self, bucket: BucketId, known: Option<&[RowContent]>) -> Option<Vec<RowContent>> {
         let inner = self.inner.borrow();
         let replica = inner.replicas.get(&bucket)?;
-        let types = inner.told_types.iter().map(|(name, timestamp)| {
+        let types = inner.announced_types.iter().map(|(name, timestamp)| {
             RowContent::Drop(DroppedScope { scope: DropScope::Type(name.to_owned()), timestamp })
         });
         let drops = inner.drops_of(bucket).into_iter().cloned().map(RowContent::Drop).chain(types);
@@ -318,8 +318,8 @@ impl ModelStorage {
     }
 
     /// Drops document types, durably.
-    pub(crate) fn drop_types(&self, dropped: &DroppedTypes, told: bool) {
-        self.inner.borrow_mut().drop_types(dropped, told);
+    pub(crate) fn drop_types(&self, dropped: &DroppedTypes, is_announced: bool) {
+        self.inner.borrow_mut().drop_types(dropped, is_announced);
     }
 
     /// Newest timestamp ever seen here.

@@ -9,6 +9,7 @@ use millrace_cluster::{
     Incarnation, MachineTime, NodeFailure, NodeKey, NodeReply, NodeRequest, NodeResponse, ReplicaContent,
     RequestFence,
 };
+use millrace_fixtures::SeededRandom;
 use millrace_replication::distributor;
 use millrace_replication::replica::{self, KeeperCall, KeeperJob, StorageWork};
 
@@ -24,7 +25,6 @@ use crate::logs::LogEventHistory;
 use crate::message::{SimMessage, bucket_of, describe, show};
 use crate::network::{SimAddress, SimNetwork};
 use crate::node::SimNode;
-use crate::random::SimRandom;
 use crate::reindexing::{ReindexHistory, SimNotes, reindexed};
 use crate::{Sabotage, SimOptions};
 
@@ -53,7 +53,7 @@ pub(crate) enum SimEvent {
 pub(crate) struct SimWorld {
     pub options: SimOptions,
     pub now: Duration,
-    pub random: SimRandom,
+    pub random: SeededRandom,
     pub nodes: BTreeMap<NodeKey, SimNode>,
     pub network: SimNetwork,
     pub coordination: SimCoordination,
@@ -75,7 +75,7 @@ pub(crate) struct SimWorld {
 
 impl SimWorld {
     pub fn new(seed: u64, options: SimOptions) -> Self {
-        let mut random = SimRandom::new(seed);
+        let mut random = SeededRandom::new(seed ^ 0x6d69_6c6c_7261_6365);
         let redundancy = 1 + random.below(3) as u16;
         let redundancy = options.redundancy.unwrap_or(redundancy.max(1 + random.below(2) as u16));
         let mut world = SimWorld {

@@ -112,7 +112,7 @@ pub fn product_and_square_rows<A: KernelCell, B: KernelCell>(
     }
 }
 
-/// Plain twin of the other forms, which tests compare with it.
+/// Plain form of the others, which tests compare with it.
 #[cfg(test)]
 fn sum_pairs_plain(
     pairs: KernelSum,
@@ -304,15 +304,15 @@ mod tests {
     /// Compares every compiled form with the plain one, over whole numbers, for which `f32` sums are exact in
     /// any order.
     fn check<A: KernelCell, B: KernelCell>(a: &[A], b: &[B]) {
-        let twin = |pairs| {
+        let expected = |pairs| {
             sum_pairs_plain(
                 pairs,
                 a.iter().map(|a| f64::from(a.to_f32())),
                 b.iter().map(|b| f64::from(b.to_f32())),
             )
         };
-        assert_eq!(sum_pairs(KernelSum::Product, a, b), twin(KernelSum::Product));
-        assert_eq!(sum_pairs(KernelSum::SquaredDifference, a, b), twin(KernelSum::SquaredDifference));
+        assert_eq!(sum_pairs(KernelSum::Product, a, b), expected(KernelSum::Product));
+        assert_eq!(sum_pairs(KernelSum::SquaredDifference, a, b), expected(KernelSum::SquaredDifference));
         let width = a.len().min(b.len());
         let square = sum_pairs_plain(
             KernelSum::Product,
@@ -321,23 +321,23 @@ mod tests {
         );
         let (mut sums, mut squares) = ([0.0; 5], [0.0; 5]);
         product_and_square_rows(a, b, width, &[0; 5], &mut sums, &mut squares);
-        assert_eq!((sums, squares), ([twin(KernelSum::Product); 5], [square; 5]));
+        assert_eq!((sums, squares), ([expected(KernelSum::Product); 5], [square; 5]));
         product_and_square_rows_plain(a, b, width, &[0; 5], &mut sums, &mut squares);
-        assert_eq!((sums, squares), ([twin(KernelSum::Product); 5], [square; 5]));
+        assert_eq!((sums, squares), ([expected(KernelSum::Product); 5], [square; 5]));
         let mut sums = [0.0];
         rows_plain::<A, B, false>(a, b, width, &[0], &mut sums);
-        assert_eq!(sums[0], twin(KernelSum::Product));
+        assert_eq!(sums[0], expected(KernelSum::Product));
         #[cfg(target_arch = "x86_64")]
         if native::has_avx2() {
             // SAFETY: the check above found the CPU features that the function needs.
             unsafe { native::rows_avx2::<A, B, true>(a, b, width, &[0], &mut sums) };
-            assert_eq!(sums[0], twin(KernelSum::SquaredDifference));
+            assert_eq!(sums[0], expected(KernelSum::SquaredDifference));
         }
     }
 
     proptest! {
         #[test]
-        fn kernels_equal_their_plain_twins(cells in proptest::collection::vec((-9i8..9, -9i8..9), 0..200)) {
+        fn kernels_equal_their_plain_forms(cells in proptest::collection::vec((-9i8..9, -9i8..9), 0..200)) {
             let (a, b): (Vec<i8>, Vec<i8>) = cells.into_iter().unzip();
             let float = |cells: &[i8]| cells.iter().map(|c| f32::from(*c)).collect::<Vec<_>>();
             let bfloat16 = |cells: &[i8]| cells.iter().map(|c| bf16::from_f32(f32::from(*c))).collect::<Vec<_>>();
@@ -352,11 +352,11 @@ mod tests {
             let bytes: Vec<[u8; 2]> = bfloat16(&b).iter().map(|cell| cell.to_le_bytes()).collect();
             check(&float(&a), &bytes);
             for pairs in [KernelSum::Product, KernelSum::SquaredDifference] {
-                let twin = sum_pairs_plain(pairs, double(&a), double(&b));
-                prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &double(&b)), twin);
-                prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &bfloat16(&b)), twin);
+                let expected = sum_pairs_plain(pairs, double(&a), double(&b));
+                prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &double(&b)), expected);
+                prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &bfloat16(&b)), expected);
                 let bytes: Vec<[u8; 8]> = double(&b).iter().map(|cell| cell.to_le_bytes()).collect();
-                prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &bytes), twin);
+                prop_assert_eq!(sum_pairs_f64(pairs, &double(&a), &bytes), expected);
             }
             let bits: u64 = a.iter().zip(&b).map(|(a, b)| u64::from((a ^ b).count_ones())).sum();
             prop_assert_eq!(hamming(&a, &b), bits);

@@ -14,7 +14,7 @@ use millrace_client::feed::{FeedOptions, TableInput, TablePart, feed, feed_table
 use super::{Benchmark, Settings};
 use crate::application::{self, DIMENSIONS, DocumentMaker, TYPE};
 use crate::limit::append_durably;
-use crate::measure::FedDocuments;
+use crate::measure::FeedMeasurement;
 use crate::node::{LocalNode, cores};
 use crate::{BenchReport, Error, Figure, FigureUnit};
 
@@ -126,7 +126,7 @@ fn compare(
     let directory = settings.workplace()?;
     let local = LocalNode::start(directory.path())?;
     let runtime = millrace_gateway::runtime(cores(), "feed").map_err(Error::failed)?;
-    let (mut fed, mut lined) = (FedDocuments::default(), FedDocuments::default());
+    let (mut fed, mut lined) = (FeedMeasurement::default(), FeedMeasurement::default());
     let (mut bytes, mut copied) = (0, Duration::ZERO);
     let part_bytes = tables.part(0).map_err(Error::failed)?.bytes.len();
     for round in 0..ROUNDS {

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use millrace_client::feed::{FeedOptions, feed};
 
 use super::{Benchmark, Settings};
-use crate::measure::FedDocuments;
+use crate::measure::FeedMeasurement;
 use crate::node::{LocalNode, cores};
 use crate::puts::{BatchGroups, PutBody, PutLines};
 use crate::{BenchReport, Error, Figure, FigureUnit};
@@ -29,7 +29,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
         let local = LocalNode::start(directory.path())?;
         let lines = PutLines::new(body, BatchGroups::Many)?;
         let count = settings.sized(count);
-        let mut fed = [FedDocuments::default(), FedDocuments::default()];
+        let mut fed = [FeedMeasurement::default(), FeedMeasurement::default()];
         for round in 0..ROUNDS {
             for (way, fed) in fed.iter_mut().enumerate() {
                 let first = (2 * round + way as u64) * count;

@@ -38,9 +38,9 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
         let mut all = rows[0].clone();
         rows[1..].iter().for_each(|row| all.append(row));
         let together = || evaluation.run(all.clone(), &|| false).map(drop);
-        let apart = || rows.iter().try_for_each(|row| evaluation.run(row.clone(), &|| false).map(drop));
-        together().and_then(|()| apart()).map_err(Error::failed)?;
-        let (together, apart) = alternately(settings.time_per_case, 3, together, apart);
+        let separately = || rows.iter().try_for_each(|row| evaluation.run(row.clone(), &|| false).map(drop));
+        together().and_then(|()| separately()).map_err(Error::failed)?;
+        let (together, separately) = alternately(settings.time_per_case, 3, together, separately);
         report.push(
             Figure::new(
                 format!("{phase}, {hits} hits of {TOKENS} tokens"),
@@ -48,7 +48,7 @@ fn run(settings: &Settings) -> Result<BenchReport, Error> {
                 together.median(),
                 FigureUnit::Seconds,
             )
-            .beside("a call for each", apart.median())
+            .beside("a call for each", separately.median())
             .at_most(1.0),
         );
     }

@@ -105,7 +105,7 @@ impl BucketAggregation<'_> {
         if wanted == 0 {
             return Err(Error::IllegalArgument(format!(
                 "buckets must be a positive integer for [{}]",
-                self.asked.name
+                self.requested.name
             )));
         }
         let unit = match self.text_option("minimum_interval").as_deref() {

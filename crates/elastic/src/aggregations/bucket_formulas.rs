@@ -38,21 +38,21 @@ impl FormulaInputs for NamedFigures<'_> {
 ///
 /// # Errors
 /// A path is not a text.
-pub(super) fn figures_of(asked: &RequestedAggregation) -> Result<Vec<(&str, &str)>, Error> {
-    let paths = match asked.options.get("buckets_path") {
+pub(super) fn figures_of(requested: &RequestedAggregation) -> Result<Vec<(&str, &str)>, Error> {
+    let paths = match requested.options.get("buckets_path") {
         Some(Value::String(path)) => return Ok(vec![("_value", path.as_str())]),
         Some(Value::Object(paths)) => paths,
         _ => {
             return Err(Error::IllegalArgument(format!(
                 "[buckets_path] of [{}] must be an object of paths by the names of [script]",
-                asked.name
+                requested.name
             )));
         }
     };
     if paths.values().any(|path| !path.is_string()) {
         return Err(Error::IllegalArgument(format!(
             "a path in [buckets_path] of [{}] is not a text",
-            asked.name
+            requested.name
         )));
     }
     Ok(paths.iter().filter_map(|(name, path)| Some((name.as_str(), path.as_str()?))).collect())
@@ -63,13 +63,13 @@ pub(super) fn figures_of(asked: &RequestedAggregation) -> Result<Vec<(&str, &str
 /// # Errors
 /// There is none, or its script is more than a formula.
 pub(super) fn formula_of(
-    asked: &RequestedAggregation,
+    requested: &RequestedAggregation,
     figures: &[(&str, &str)],
 ) -> Result<ScriptFormula, Error> {
     let names: Vec<&str> = figures.iter().map(|(name, _)| *name).collect();
-    match asked.options.get("script") {
+    match requested.options.get("script") {
         Some(script) => ScriptFormula::parse(script, &names),
-        None => Err(Error::IllegalArgument(format!("Required [script] of [{}]", asked.name))),
+        None => Err(Error::IllegalArgument(format!("Required [script] of [{}]", requested.name))),
     }
 }
 
@@ -79,15 +79,16 @@ pub(super) fn formula_of(
 /// # Errors
 /// A path leads to no figures; the answer takes more memory than it may.
 pub(super) fn apply(
-    asked: &RequestedAggregation,
+    requested: &RequestedAggregation,
     inner: &[RequestedAggregation],
     buckets: &mut Vec<Map<String, Value>>,
     scope: &AggregationScope<'_>,
 ) -> Result<(), Error> {
-    let paths = figures_of(asked)?;
-    let formula = formula_of(asked, &paths)?;
-    let source = FieldSource::of_figures(asked.options.get("format"));
-    let name = if scope.names_types { format!("simple_value#{}", asked.name) } else { asked.name.clone() };
+    let paths = figures_of(requested)?;
+    let formula = formula_of(requested, &paths)?;
+    let source = FieldSource::of_figures(requested.options.get("format"));
+    let name =
+        if scope.names_types { format!("simple_value#{}", requested.name) } else { requested.name.clone() };
     for mut bucket in std::mem::take(buckets) {
         let mut figures = Vec::with_capacity(paths.len());
         for (name, path) in &paths {
@@ -95,13 +96,13 @@ pub(super) fn apply(
                 "_key" => bucket.get("key").and_then(Value::as_f64),
                 path => figure_or_gap(&bucket, path, inner)?,
             };
-            figures.extend(filled(asked, figure).map(|figure| (*name, figure)));
+            figures.extend(filled(requested, figure).map(|figure| (*name, figure)));
         }
         let value = match figures.len() == paths.len() {
             true => Some(formula.value(&NamedFigures(figures))?).filter(|value| value.is_finite()),
             false => None,
         };
-        if asked.kind == "bucket_selector" {
+        if requested.kind == "bucket_selector" {
             if value.is_some_and(|value| value != 0.0) {
                 buckets.push(bucket);
             }
@@ -112,8 +113,8 @@ pub(super) fn apply(
             if let Some(text) = source.text_of_number(value) {
                 figure["value_as_string"] = text.into();
             }
-            take(scope.memory, asked.text_bytes())?;
-            if let Some(meta) = &asked.meta {
+            take(scope.memory, requested.text_bytes())?;
+            if let Some(meta) = &requested.meta {
                 figure["meta"] = meta.clone();
             }
             bucket.insert(name.clone(), figure);

@@ -284,7 +284,7 @@ impl BucketAggregation<'_> {
     }
 
     fn composite_source(&self, source: &Value) -> Result<CompositeSource, Error> {
-        let malformed = || Error::Parsing(format!("[sources] of [{}] are malformed", self.asked.name));
+        let malformed = || Error::Parsing(format!("[sources] of [{}] are malformed", self.requested.name));
         let only = |value: &Value| match value {
             Value::Object(members) if members.len() == 1 => {
                 members.iter().next().map(|(name, value)| (name.clone(), value.clone()))
@@ -292,19 +292,19 @@ impl BucketAggregation<'_> {
             _ => None,
         };
         let (name, body) = only(source).ok_or_else(malformed)?;
-        let (kind, asked) = only(&body).ok_or_else(malformed)?;
-        let Value::Object(mut asked) = asked else { return Err(malformed()) };
+        let (kind, requested) = only(&body).ok_or_else(malformed)?;
+        let Value::Object(mut requested) = requested else { return Err(malformed()) };
         if !["terms", "histogram", "date_histogram"].contains(&kind.as_str()) {
             return Err(Error::Parsing(format!("invalid source type: {kind}")));
         }
-        let order = asked.remove("order").map(|order| text_of(&order));
+        let order = requested.remove("order").map(|order| text_of(&order));
         let is_descending = match order.as_deref() {
             None | Some("asc") => false,
             Some("desc") => true,
             Some(other) => return Err(Error::IllegalArgument(format!("Unknown sort order [{other}]"))),
         };
-        let has_missing = asked.remove("missing_bucket") == Some(Value::Bool(true));
-        let missing_first = match asked.remove("missing_order").map(|order| text_of(&order)).as_deref() {
+        let has_missing = requested.remove("missing_bucket") == Some(Value::Bool(true));
+        let missing_first = match requested.remove("missing_order").map(|order| text_of(&order)).as_deref() {
             None | Some("default") => None,
             Some("first") => Some(true),
             Some("last") => Some(false),
@@ -315,15 +315,15 @@ impl BucketAggregation<'_> {
                 "missingOrder can only be specified if missingBucket is set to true".to_owned(),
             ));
         }
-        options::check(&kind, &asked)?;
-        let mut source = FieldSource::new(&kind, &asked, self.scope.indexes)?;
+        options::check(&kind, &requested)?;
+        let mut source = FieldSource::new(&kind, &requested, self.scope.indexes)?;
         let division = match kind.as_str() {
             "terms" => SourceDivision::Values,
-            "histogram" => match asked.get("interval").and_then(number_of) {
+            "histogram" => match requested.get("interval").and_then(number_of) {
                 Some(interval) if interval > 0.0 => SourceDivision::Interval(interval),
                 _ => return Err(Error::IllegalArgument("[interval] must be greater than 0".to_owned())),
             },
-            _ => match DateRounding::parse(&asked, &source.zone) {
+            _ => match DateRounding::parse(&requested, &source.zone) {
                 Some(rounding) => SourceDivision::Dates(rounding),
                 None => {
                     return Err(Error::IllegalArgument(format!(
@@ -333,7 +333,7 @@ impl BucketAggregation<'_> {
             },
         };
         // The format of a mapping shows nothing here; that of the source does.
-        source.format = asked.get("format").and_then(Value::as_str).map(str::to_owned);
+        source.format = requested.get("format").and_then(Value::as_str).map(str::to_owned);
         Ok(CompositeSource { name, source, division, is_descending, has_missing, missing_first })
     }
 }

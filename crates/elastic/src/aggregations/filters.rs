@@ -71,7 +71,7 @@ impl<'a> BucketAggregation<'a> {
         if is_named {
             return Ok(json!({ "buckets": keyed }));
         }
-        pipelines::of_buckets(&self.asked.inner, &mut listed, self.scope)?;
+        pipelines::of_buckets(&self.requested.inner, &mut listed, self.scope)?;
         Ok(json!({ "buckets": listed }))
     }
 

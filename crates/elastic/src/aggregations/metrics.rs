@@ -138,7 +138,7 @@ fn numbers_in(list: Option<&Value>) -> Vec<f64> {
 
 impl BucketAggregation<'_> {
     pub(super) fn metric(&self) -> Result<(&'static str, Value), Error> {
-        match self.asked.kind.as_str() {
+        match self.requested.kind.as_str() {
             "value_count" => {
                 let source = self.source()?;
                 let mut count = 0;
@@ -165,13 +165,13 @@ impl BucketAggregation<'_> {
                     numbers.extend(source.numbers(hit));
                     Ok(())
                 })?;
-                figures(&self.asked.kind, &self.asked.options, numbers, &source)
+                figures(&self.requested.kind, &self.requested.options, numbers, &source)
             }
         }
     }
 
     pub(super) fn numeric_source(&self) -> Result<FieldSource, Error> {
-        FieldSource::of_numbers(&self.asked.kind, &self.asked.options, self.scope.indexes)
+        FieldSource::of_numbers(&self.requested.kind, &self.requested.options, self.scope.indexes)
     }
 
     /// Sources of `weighted_avg`: of the values, and of their weights.
@@ -188,8 +188,8 @@ impl BucketAggregation<'_> {
     fn weighted_average(&self) -> Result<Value, Error> {
         let sources = self.weighted_sources()?;
         let mut sums = WeightedSums::default();
-        self.each(|hit| sums.add(&self.asked.name, &sources, hit))?;
-        Ok(sums.answer(self.asked.options.get("format")))
+        self.each(|hit| sums.add(&self.requested.name, &sources, hit))?;
+        Ok(sums.answer(self.requested.options.get("format")))
     }
 }
 

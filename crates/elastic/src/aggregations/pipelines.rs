@@ -49,13 +49,13 @@ const MOVING: [&str; 5] = ["max", "min", "sum", "unweightedAvg", "linearWeighted
 /// # Errors
 /// An option is missing or malformed, or the pipeline cannot stand there.
 pub(super) fn check(
-    asked: &RequestedAggregation,
+    requested: &RequestedAggregation,
     siblings: &[RequestedAggregation],
     around: &[&str],
 ) -> Result<(), Error> {
-    let Some(place) = PipelineKind::of(&asked.kind) else { return Ok(()) };
-    let (name, kind) = (&asked.name, &asked.kind);
-    match asked.options.get("gap_policy").map(text_of).as_deref() {
+    let Some(place) = PipelineKind::of(&requested.kind) else { return Ok(()) };
+    let (name, kind) = (&requested.name, &requested.kind);
+    match requested.options.get("gap_policy").map(text_of).as_deref() {
         None | Some("skip" | "insert_zeros") => {}
         Some(other) => {
             return Err(Error::Parsing(format!(
@@ -64,11 +64,11 @@ pub(super) fn check(
         }
     }
     if kind == "moving_fn" {
-        let window = asked.options.get("window").and_then(whole_of).unwrap_or(0);
+        let window = requested.options.get("window").and_then(whole_of).unwrap_or(0);
         if window <= 0 {
             return Err(Error::IllegalArgument("[window] must be a positive, non-zero integer.".to_owned()));
         }
-        moving_function(asked)?;
+        moving_function(requested)?;
     }
     if place == PipelineKind::OfBuckets {
         let Some(parent) = around.last() else {
@@ -87,11 +87,11 @@ pub(super) fn check(
     }
     let paths = match kind.starts_with("bucket_") {
         true => {
-            let named = bucket_formulas::figures_of(asked)?;
-            bucket_formulas::formula_of(asked, &named)?;
+            let named = bucket_formulas::figures_of(requested)?;
+            bucket_formulas::formula_of(requested, &named)?;
             named.into_iter().map(|(_, path)| path).collect()
         }
-        false => path_of(asked).into_iter().collect::<Vec<&str>>(),
+        false => path_of(requested).into_iter().collect::<Vec<&str>>(),
     };
     if paths.is_empty() {
         return Err(Error::IllegalArgument(format!("Required [buckets_path] of [{name}], a text")));
@@ -112,8 +112,8 @@ fn whole_of(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
-fn path_of(asked: &RequestedAggregation) -> Option<&str> {
-    match asked.options.get("buckets_path")? {
+fn path_of(requested: &RequestedAggregation) -> Option<&str> {
+    match requested.options.get("buckets_path")? {
         Value::String(path) => Some(path),
         Value::Array(paths) if paths.len() == 1 => paths[0].as_str(),
         _ => None,
@@ -218,11 +218,12 @@ fn ends_at_pipeline(all: &[RequestedAggregation], path: &str) -> bool {
 
 /// The pipelines on the buckets around them: each after the one whose figures it reads.
 fn in_order(inner: &[RequestedAggregation]) -> Vec<&RequestedAggregation> {
-    let is_meant =
-        |asked: &&RequestedAggregation| PipelineKind::of(&asked.kind) == Some(PipelineKind::OfBuckets);
+    let is_meant = |requested: &&RequestedAggregation| {
+        PipelineKind::of(&requested.kind) == Some(PipelineKind::OfBuckets)
+    };
     let all: Vec<&RequestedAggregation> = inner.iter().filter(is_meant).collect();
     let places: HashMap<&str, usize> =
-        all.iter().enumerate().map(|(at, asked)| (asked.name.as_str(), at)).collect();
+        all.iter().enumerate().map(|(at, requested)| (requested.name.as_str(), at)).collect();
     let mut is_reached = vec![false; all.len()];
     let mut is_placed = vec![false; all.len()];
     let mut ordered = Vec::with_capacity(all.len());
@@ -254,8 +255,8 @@ impl RequestedAggregation {
 }
 
 /// Buckets that lack a figure are left out, or count as zero.
-pub(super) fn filled(asked: &RequestedAggregation, figure: Option<f64>) -> Option<f64> {
-    let inserts_zeros = asked.options.get("gap_policy").is_some_and(|policy| policy == "insert_zeros");
+pub(super) fn filled(requested: &RequestedAggregation, figure: Option<f64>) -> Option<f64> {
+    let inserts_zeros = requested.options.get("gap_policy").is_some_and(|policy| policy == "insert_zeros");
     figure.filter(|figure| figure.is_finite()).or(inserts_zeros.then_some(0.0))
 }
 
@@ -264,15 +265,15 @@ pub(super) fn filled(asked: &RequestedAggregation, figure: Option<f64>) -> Optio
 /// # Errors
 /// Its path leads to no figures.
 pub(super) fn of_siblings(
-    asked: &RequestedAggregation,
+    requested: &RequestedAggregation,
     siblings: &[RequestedAggregation],
     answer: &Map<String, Value>,
 ) -> Result<(&'static str, Value), Error> {
-    let path = path_of(asked).unwrap_or_default();
+    let path = path_of(requested).unwrap_or_default();
     let wrong = || {
         Error::IllegalArgument(format!(
             "[buckets_path] [{path}] of [{}] must lead through an aggregation with buckets to a figure of each",
-            asked.name
+            requested.name
         ))
     };
     // Through aggregations with one bucket to the first with several.
@@ -311,24 +312,25 @@ pub(super) fn of_siblings(
             PathEnd::Nowhere if ends_at_pipeline(siblings, path) => None,
             _ => figure(bucket, rest)?,
         };
-        found.extend(filled(asked, figure).map(|figure| (key, figure)));
+        found.extend(filled(requested, figure).map(|figure| (key, figure)));
     }
     let numbers: Vec<f64> = found.iter().map(|(_, figure)| *figure).collect();
-    let source = FieldSource::of_figures(asked.options.get("format"));
-    match asked.kind.as_str() {
+    let source = FieldSource::of_figures(requested.options.get("format"));
+    match requested.kind.as_str() {
         kind @ ("min_bucket" | "max_bucket") => {
             let (_, mut answer) =
-                figures(kind.trim_end_matches("_bucket"), &asked.options, numbers, &source)?;
+                figures(kind.trim_end_matches("_bucket"), &requested.options, numbers, &source)?;
             let best = answer["value"].as_f64();
             let keys = found.iter().filter(|(_, figure)| Some(*figure) == best);
             answer["keys"] = keys.map(|(key, _)| Value::from(key.as_str())).collect();
             Ok(("bucket_metric_value", answer))
         }
         kind @ ("avg_bucket" | "sum_bucket") => {
-            let (_, answer) = figures(kind.trim_end_matches("_bucket"), &asked.options, numbers, &source)?;
+            let (_, answer) =
+                figures(kind.trim_end_matches("_bucket"), &requested.options, numbers, &source)?;
             Ok(("simple_value", answer))
         }
-        kind => figures(kind, &asked.options, numbers, &source),
+        kind => figures(kind, &requested.options, numbers, &source),
     }
 }
 
@@ -341,39 +343,40 @@ pub(super) fn of_buckets(
     buckets: &mut Vec<Map<String, Value>>,
     scope: &AggregationScope<'_>,
 ) -> Result<(), Error> {
-    for asked in in_order(inner) {
-        match asked.kind.as_str() {
+    for requested in in_order(inner) {
+        match requested.kind.as_str() {
             "bucket_sort" => {
-                sort(asked, inner, buckets)?;
+                sort(requested, inner, buckets)?;
                 continue;
             }
             "bucket_script" | "bucket_selector" => {
-                bucket_formulas::apply(asked, inner, buckets, scope)?;
+                bucket_formulas::apply(requested, inner, buckets, scope)?;
                 continue;
             }
             _ => {}
         }
-        let path = path_of(asked).unwrap_or_default();
+        let path = path_of(requested).unwrap_or_default();
         let figures = buckets.iter().map(|bucket| match path {
             "_key" => Ok(bucket["key"].as_f64()),
             path => figure_or_gap(bucket, path, inner),
         });
         let figures: Vec<Option<f64>> = figures.collect::<Result<_, _>>()?;
-        let figures: Vec<Option<f64>> = figures.into_iter().map(|figure| filled(asked, figure)).collect();
-        let kind = if asked.kind == "derivative" { "derivative" } else { "simple_value" };
-        let name = if scope.names_types { format!("{kind}#{}", asked.name) } else { asked.name.clone() };
-        let source = FieldSource::of_figures(asked.options.get("format"));
+        let figures: Vec<Option<f64>> = figures.into_iter().map(|figure| filled(requested, figure)).collect();
+        let kind = if requested.kind == "derivative" { "derivative" } else { "simple_value" };
+        let name =
+            if scope.names_types { format!("{kind}#{}", requested.name) } else { requested.name.clone() };
+        let source = FieldSource::of_figures(requested.options.get("format"));
         let keys: Vec<f64> = buckets.iter().map(|bucket| bucket["key"].as_f64().unwrap_or(0.0)).collect();
-        for (at, value) in results(asked, &figures)? {
+        for (at, value) in results(requested, &figures)? {
             let mut result = json!({ "value": value });
             if let Some(text) = value.and_then(|value| source.text_of_number(value)) {
                 result["value_as_string"] = text.into();
             }
-            if let (Some(unit_ms), Some(value), true) = (unit_ms(asked)?, value, at > 0) {
+            if let (Some(unit_ms), Some(value), true) = (unit_ms(requested)?, value, at > 0) {
                 result["normalized_value"] = json!(value / ((keys[at] - keys[at - 1]) / unit_ms));
             }
-            take(scope.memory, asked.text_bytes())?;
-            if let Some(meta) = &asked.meta {
+            take(scope.memory, requested.text_bytes())?;
+            if let Some(meta) = &requested.meta {
                 result["meta"] = meta.clone();
             }
             buckets[at].insert(name.clone(), result);
@@ -382,8 +385,8 @@ pub(super) fn of_buckets(
     Ok(())
 }
 
-fn unit_ms(asked: &RequestedAggregation) -> Result<Option<f64>, Error> {
-    let Some(unit) = asked.options.get("unit").map(text_of) else { return Ok(None) };
+fn unit_ms(requested: &RequestedAggregation) -> Result<Option<f64>, Error> {
+    let Some(unit) = requested.options.get("unit").map(text_of) else { return Ok(None) };
     let unit = match unit.as_str() {
         "second" => "1s",
         "minute" => "1m",
@@ -398,11 +401,11 @@ fn unit_ms(asked: &RequestedAggregation) -> Result<Option<f64>, Error> {
 /// Results of a pipeline, `None` for one without value, with the positions of their buckets. Some buckets
 /// have none.
 fn results(
-    asked: &RequestedAggregation,
+    requested: &RequestedAggregation,
     figures: &[Option<f64>],
 ) -> Result<Vec<(usize, Option<f64>)>, Error> {
-    let number = |name: &str| asked.options.get(name).and_then(whole_of);
-    Ok(match asked.kind.as_str() {
+    let number = |name: &str| requested.options.get(name).and_then(whole_of);
+    Ok(match requested.kind.as_str() {
         "cumulative_sum" => {
             let mut sum = 0.0;
             let add = |figure: &Option<f64>| {
@@ -413,7 +416,7 @@ fn results(
         }
         "moving_fn" => {
             let (window, shift) = (number("window").unwrap_or(1), number("shift").unwrap_or(0));
-            let function = moving_function(asked)?;
+            let function = moving_function(requested)?;
             let length = figures.len() as i64;
             let of = |at: usize| {
                 let after = (at as i64).saturating_add(shift);
@@ -439,8 +442,8 @@ fn results(
 }
 
 /// Name of the function in the script of `moving_fn`, `MovingFunctions.NAME(values)`.
-fn moving_function(asked: &RequestedAggregation) -> Result<&'static str, Error> {
-    let script = match asked.options.get("script") {
+fn moving_function(requested: &RequestedAggregation) -> Result<&'static str, Error> {
+    let script = match requested.options.get("script") {
         Some(Value::Object(script)) => script.get("source").map(text_of),
         script => script.map(text_of),
     };
@@ -476,11 +479,11 @@ struct FigureOrder {
 }
 
 fn sort(
-    asked: &RequestedAggregation,
+    requested: &RequestedAggregation,
     inner: &[RequestedAggregation],
     buckets: &mut Vec<Map<String, Value>>,
 ) -> Result<(), Error> {
-    let malformed = || Error::Parsing(format!("[sort] of [{}] is malformed", asked.name));
+    let malformed = || Error::Parsing(format!("[sort] of [{}] is malformed", requested.name));
     let one = |order: &Value| match order {
         Value::String(path) => Ok(FigureOrder { path: path.clone(), is_descending: false }),
         Value::Object(members) => {
@@ -492,7 +495,7 @@ fn sort(
         }
         _ => Err(malformed()),
     };
-    let orders = match asked.options.get("sort") {
+    let orders = match requested.options.get("sort") {
         None => Vec::new(),
         Some(Value::Array(orders)) => orders.iter().map(one).collect::<Result<Vec<_>, _>>()?,
         Some(order) => vec![one(order)?],
@@ -501,7 +504,7 @@ fn sort(
     for bucket in std::mem::take(buckets) {
         let figures = orders.iter().map(|order| match order.path.as_str() {
             "_key" => Ok(bucket.get("key").cloned()),
-            path => Ok(filled(asked, figure_or_gap(&bucket, path, inner)?).map(|figure| json!(figure))),
+            path => Ok(filled(requested, figure_or_gap(&bucket, path, inner)?).map(|figure| json!(figure))),
         });
         let figures: Vec<Option<Value>> = figures.collect::<Result<_, Error>>()?;
         if figures.iter().all(Option::is_some) {
@@ -524,7 +527,7 @@ fn sort(
         })
     });
     let count = |name: &str| {
-        let count = asked.options.get(name).and_then(whole_of)?;
+        let count = requested.options.get(name).and_then(whole_of)?;
         usize::try_from(count).ok()
     };
     let sorted = keyed.into_iter().map(|(_, bucket)| bucket);

@@ -91,7 +91,7 @@ impl BucketAggregation<'_> {
 
     pub(super) fn range_division(&self) -> Result<RangeDivision, Error> {
         let source = self.source()?;
-        let wanted = match self.asked.kind.as_str() {
+        let wanted = match self.requested.kind.as_str() {
             "date_range" => ValueForm::Date,
             "ip_range" => ValueForm::Address,
             _ => ValueForm::Real,
@@ -104,19 +104,19 @@ impl BucketAggregation<'_> {
             return Err(Error::IllegalArgument(format!(
                 "Field [{}] has values that [{}] does not divide",
                 self.text_option("field").unwrap_or_default(),
-                self.asked.kind
+                self.requested.kind
             )));
         }
         let Some(Value::Array(ranges)) = self.option("ranges") else {
             return Err(Error::IllegalArgument(format!(
                 "No [ranges] specified for the [{}] aggregation",
-                self.asked.name
+                self.requested.name
             )));
         };
         if ranges.is_empty() {
             return Err(Error::IllegalArgument(format!(
                 "No [ranges] specified for the [{}] aggregation",
-                self.asked.name
+                self.requested.name
             )));
         }
         let ranges = ranges.iter().map(|range| self.range_of(range, &source, wanted));
@@ -150,7 +150,7 @@ impl BucketAggregation<'_> {
 
     fn range_of(&self, range: &Value, source: &FieldSource, wanted: ValueForm) -> Result<ValueRange, Error> {
         let Value::Object(members) = range else {
-            return Err(Error::Parsing(format!("[ranges] of [{}] are objects", self.asked.name)));
+            return Err(Error::Parsing(format!("[ranges] of [{}] are objects", self.requested.name)));
         };
         let is_known = |name: &str| {
             ["key", "from", "to"].contains(&name) || name == "mask" && wanted == ValueForm::Address
@@ -163,7 +163,7 @@ impl BucketAggregation<'_> {
             let [from, to] = network(&mask).ok_or_else(|| {
                 Error::IllegalArgument(format!(
                     "invalid CIDR mask [{mask}] in aggregation [{}]",
-                    self.asked.name
+                    self.requested.name
                 ))
             })?;
             return Ok(ValueRange { key: key.or(Some(mask)), from, to });
@@ -184,7 +184,7 @@ impl BucketAggregation<'_> {
                 read.map(Some).ok_or_else(|| {
                     Error::Parsing(format!(
                         "[{name}] of a range of [{}] cannot be read: [{}]",
-                        self.asked.name,
+                        self.requested.name,
                         text_of(value)
                     ))
                 })

@@ -115,7 +115,7 @@ impl TermBackground {
 impl<'a> BucketAggregation<'a> {
     pub(super) fn significant_division(&self) -> Result<SignificantDivision, Error> {
         let filter = self.option("background_filter").map(query::parse).transpose()?;
-        let division = match (self.asked.kind.as_str(), self.text_option("field")) {
+        let division = match (self.requested.kind.as_str(), self.text_option("field")) {
             ("significant_text", Some(field)) => SignificantDivision {
                 source: TermSource::Words(field),
                 wanted: WantedTerms::default(),
@@ -125,7 +125,7 @@ impl<'a> BucketAggregation<'a> {
             _ => {
                 let source = self.source()?;
                 let form = source.form;
-                let wanted = WantedTerms::parse(&self.asked.options, &source)?;
+                let wanted = WantedTerms::parse(&self.requested.options, &source)?;
                 SignificantDivision { source: TermSource::Values(source), wanted, form, filter }
             }
         };

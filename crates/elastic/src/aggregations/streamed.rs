@@ -45,7 +45,7 @@ const PART_BYTES: usize = 160;
 
 /// Aggregations of a search, and what they have collected.
 pub(crate) struct StreamedAggregations<'a> {
-    asked: &'a [RequestedAggregation],
+    requested: &'a [RequestedAggregation],
     scope: &'a AggregationScope<'a>,
     plans: Vec<StreamPlan<'a>>,
     states: Vec<StreamState>,
@@ -59,13 +59,13 @@ impl<'a> StreamedAggregations<'a> {
     /// # Errors
     /// An option has a value that is not possible.
     pub(crate) fn new(
-        asked: &'a [RequestedAggregation],
+        requested: &'a [RequestedAggregation],
         scope: &'a AggregationScope<'a>,
         memory: &'a QueryMemory,
     ) -> Result<Option<Self>, Error> {
-        let Some(plans) = StreamPlan::all(asked, scope, memory)? else { return Ok(None) };
+        let Some(plans) = StreamPlan::all(requested, scope, memory)? else { return Ok(None) };
         let states = plans.iter().map(StreamPlan::state).collect::<Result<_, _>>()?;
-        Ok(Some(StreamedAggregations { asked, scope, plans, states, passes_again: false }))
+        Ok(Some(StreamedAggregations { requested, scope, plans, states, passes_again: false }))
     }
 
     /// Adds a document.
@@ -149,7 +149,7 @@ impl<'a> StreamedAggregations<'a> {
     /// # Errors
     /// There are too many buckets, or an order names no figure.
     pub(crate) fn finish(&self) -> Result<Map<String, Value>, Error> {
-        finish_all(&self.plans, &self.states, self.asked, self.scope)
+        finish_all(&self.plans, &self.states, self.requested, self.scope)
     }
 }
 
@@ -159,7 +159,7 @@ fn add_all(plans: &[StreamPlan<'_>], states: &mut [StreamState], hit: StreamedHi
 
 /// An aggregation with its options, read once for all documents.
 struct StreamPlan<'a> {
-    asked: &'a RequestedAggregation,
+    requested: &'a RequestedAggregation,
     scope: &'a AggregationScope<'a>,
     memory: &'a QueryMemory,
     work: StreamWork,
@@ -249,31 +249,31 @@ struct BucketState {
 impl<'a> StreamPlan<'a> {
     /// Plans of aggregations; `None` if one of them needs all documents together.
     fn all(
-        asked: &'a [RequestedAggregation],
+        requested: &'a [RequestedAggregation],
         scope: &'a AggregationScope<'a>,
         memory: &'a QueryMemory,
     ) -> Result<Option<Vec<Self>>, Error> {
-        let plans = asked.iter().map(|one| StreamPlan::of(one, scope, memory));
+        let plans = requested.iter().map(|one| StreamPlan::of(one, scope, memory));
         plans.collect::<Result<Option<Vec<_>>, Error>>()
     }
 
     fn of(
-        asked: &'a RequestedAggregation,
+        requested: &'a RequestedAggregation,
         scope: &'a AggregationScope<'a>,
         memory: &'a QueryMemory,
     ) -> Result<Option<Self>, Error> {
-        let one = BucketAggregation { asked, scope, hits: &[] };
-        let work = match asked.kind.as_str() {
+        let one = BucketAggregation { requested, scope, hits: &[] };
+        let work = match requested.kind.as_str() {
             kind if PipelineKind::of(kind).is_some() => StreamWork::Pipeline,
             "terms" => {
                 let source = one.source()?;
-                let wanted = WantedTerms::parse(&asked.options, &source)?;
+                let wanted = WantedTerms::parse(&requested.options, &source)?;
                 let shows_empty = one.count_of("min_doc_count", 1)? == 0;
                 StreamWork::Terms(source, wanted, shows_empty.then(RefCell::default))
             }
             "rare_terms" => {
                 let source = one.source()?;
-                let wanted = WantedTerms::parse(&asked.options, &source)?;
+                let wanted = WantedTerms::parse(&requested.options, &source)?;
                 StreamWork::RareTerms(source, wanted, one.rare_documents_max()?)
             }
             "multi_terms" => StreamWork::MultiTerms(one.multi_sources()?),
@@ -281,7 +281,7 @@ impl<'a> StreamPlan<'a> {
             "histogram" => StreamWork::Numbers(one.number_division()?),
             "date_histogram" => StreamWork::Dates(one.date_division()?),
             "range" | "date_range" | "ip_range" => StreamWork::Ranges(one.range_division()?),
-            "filter" => StreamWork::Filter(query::parse(&Value::Object(asked.options.clone()))?),
+            "filter" => StreamWork::Filter(query::parse(&Value::Object(requested.options.clone()))?),
             "filters" => StreamWork::Filters(one.filter_queries()?),
             "adjacency_matrix" => StreamWork::Adjacency(one.adjacency_division()?),
             "significant_terms" | "significant_text" => {
@@ -292,7 +292,7 @@ impl<'a> StreamPlan<'a> {
             "global" => StreamWork::Global,
             "missing" => StreamWork::Missing(one.source()?),
             // The objects of a document would not be together any more where one asks for the document.
-            "nested" if !asked.inner.iter().any(RequestedAggregation::divides_roots_late) => {
+            "nested" if !requested.inner.iter().any(RequestedAggregation::divides_roots_late) => {
                 StreamWork::Nested(one.nested_path()?)
             }
             "reverse_nested" => StreamWork::ReverseNested,
@@ -304,8 +304,8 @@ impl<'a> StreamPlan<'a> {
             _ => return Ok(None),
         };
         take(memory, work.pattern_bytes())?;
-        let inner = StreamPlan::all(&asked.inner, scope, memory)?;
-        Ok(inner.map(|inner| StreamPlan { asked, scope, memory, work, inner }))
+        let inner = StreamPlan::all(&requested.inner, scope, memory)?;
+        Ok(inner.map(|inner| StreamPlan { requested, scope, memory, work, inner }))
     }
 
     /// Adds the fields that the aggregation and those inside read.
@@ -328,14 +328,14 @@ impl<'a> StreamPlan<'a> {
             StreamWork::Significant(division, _) => {
                 division.add_filter_fields(&mut own)?;
                 is_searched = !own.is_empty();
-                own.extend(self.asked.named_fields());
+                own.extend(self.requested.named_fields());
             }
             StreamWork::TopHits(page) => own = page.order_fields()?,
             StreamWork::Dates(division) => {
                 interval_ms = division.alike_ms();
-                own = self.asked.own_fields()?;
+                own = self.requested.own_fields()?;
             }
-            _ => own = self.asked.own_fields()?,
+            _ => own = self.requested.own_fields()?,
         }
         let of_name = |name: &str| RowField { name: name.to_owned(), interval_ms, is_searched };
         fields.extend(own.into_iter().map(of_name));
@@ -348,7 +348,7 @@ impl<'a> StreamPlan<'a> {
     }
 
     fn one(&self) -> BucketAggregation<'a> {
-        BucketAggregation { asked: self.asked, scope: self.scope, hits: &[] }
+        BucketAggregation { requested: self.requested, scope: self.scope, hits: &[] }
     }
 
     /// State before the first document.
@@ -377,7 +377,7 @@ impl<'a> StreamPlan<'a> {
             StreamWork::ValueCount(_) => Ok(StreamState::Count(0)),
             StreamWork::Cardinality(_) => Ok(StreamState::Different(BTreeSet::new())),
             StreamWork::Weighted(_) => Ok(StreamState::Weighted(WeightedSums::default())),
-            StreamWork::Figures(_) if metrics::is_of_summary(&self.asked.kind) => {
+            StreamWork::Figures(_) if metrics::is_of_summary(&self.requested.kind) => {
                 Ok(StreamState::Summary(NumberSummary::default()))
             }
             StreamWork::Figures(_) => Ok(StreamState::Numbers(Vec::new())),

@@ -33,7 +33,7 @@ type Parts<'a, K> = BTreeMap<K, Vec<&'a SearchHit>>;
 impl<'a> BucketAggregation<'a> {
     pub(super) fn terms(&self) -> Result<(&'static str, Value), Error> {
         let source = self.source()?;
-        let wanted = WantedTerms::parse(&self.asked.options, &source)?;
+        let wanted = WantedTerms::parse(&self.requested.options, &source)?;
         let documents_min = self.count_of("min_doc_count", 1)?;
         let mut parts = self.parts(&source, &wanted)?;
         if documents_min == 0 {
@@ -93,7 +93,7 @@ impl<'a> BucketAggregation<'a> {
         if size == 0 {
             return Err(Error::IllegalArgument(format!(
                 "[size] must be greater than 0. Found [0] in [{}]",
-                self.asked.name
+                self.requested.name
             )));
         }
         let orders = self.orders()?;
@@ -160,14 +160,14 @@ impl<'a> BucketAggregation<'a> {
             PathEnd::Buckets(_) | PathEnd::Nowhere => Err(Error::IllegalArgument(format!(
                 "Invalid aggregation order path [{}]. Terms buckets can only be sorted on a sub-aggregator path that leads to a \
                  figure of a bucket of [{}]",
-                order.path, self.asked.name
+                order.path, self.requested.name
             ))),
         }
     }
 
     /// Keys of the order, with the value of the bucket as the last.
     fn orders(&self) -> Result<Vec<BucketOrder>, Error> {
-        let malformed = || Error::Parsing(format!("[order] of [{}] is malformed", self.asked.name));
+        let malformed = || Error::Parsing(format!("[order] of [{}] is malformed", self.requested.name));
         let one = |order: &Value| -> Result<Vec<BucketOrder>, Error> {
             let order = order.as_object().ok_or_else(malformed)?;
             let keys = order.iter().map(|(path, way)| {
@@ -229,7 +229,7 @@ impl<'a> BucketAggregation<'a> {
 
     pub(super) fn rare_terms(&self) -> Result<(&'static str, Value), Error> {
         let source = self.source()?;
-        let wanted = WantedTerms::parse(&self.asked.options, &source)?;
+        let wanted = WantedTerms::parse(&self.requested.options, &source)?;
         let documents_max = self.rare_documents_max()?;
         self.finish_rare_terms(&source, documents_max, self.parts(&source, &wanted)?)
     }
@@ -241,7 +241,7 @@ impl<'a> BucketAggregation<'a> {
             true => Ok(documents_max),
             false => Err(Error::IllegalArgument(format!(
                 "[max_doc_count] must be greater than or equal to 1 and at most 100. Found [{documents_max}] in [{}]",
-                self.asked.name
+                self.requested.name
             ))),
         }
     }
@@ -274,7 +274,7 @@ impl<'a> BucketAggregation<'a> {
             return Err(Error::IllegalArgument(format!(
                 "multi term aggregation must has at least 2 terms and at most {FIELDS_MAX}. Found [{}] in [{}]",
                 fields.len(),
-                self.asked.name
+                self.requested.name
             )));
         }
         let sources = fields.iter().map(|field| match field {

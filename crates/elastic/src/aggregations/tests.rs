@@ -131,9 +131,9 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
         ("top_hits", json!({})),
         ("top_metrics", json!({ "metrics": { "field": "n" }, "sort": "n" })),
     ];
-    let asked: Vec<(&str, Value)> = figures.chain(others).collect();
+    let requested: Vec<(&str, Value)> = figures.chain(others).collect();
     for (kind, _) in options::OPTIONS {
-        let is_asked = asked.iter().any(|(one, _)| one == kind);
+        let is_asked = requested.iter().any(|(one, _)| one == kind);
         // This one is only inside of `nested`, which ends first.
         assert!(
             is_asked || PipelineKind::of(kind).is_some() || *kind == "reverse_nested",
@@ -143,20 +143,20 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
     let memory = QueryMemory::standalone();
     let (endless, over) = (limit_of(json!({})), limit_of(json!({ "timeout": "0" })));
     let (here, gone) = (AtomicBool::new(false), AtomicBool::new(true));
-    for (kind, options) in asked {
+    for (kind, options) in requested {
         let mut body = Map::from_iter([(kind.to_owned(), options)]);
         if kind == "global" {
             // Work on its documents is that of those inside.
             body.insert("aggs".to_owned(), json!({ "s": { "sum": { "field": "n" } } }));
         }
-        let asked = parse(&json!({ "a": body })).expect("the aggregation is well-formed");
+        let requested = parse(&json!({ "a": body })).expect("the aggregation is well-formed");
         let run_over = |hits: &[&SearchHit], pace: &SearchPace<'_>| {
             let scope = scope(&indexes, hits, pace, &memory);
-            scope.run(&asked, hits).map_err(|error| error.status())
+            scope.run(&requested, hits).map_err(|error| error.status())
         };
         let run = |pace: &SearchPace<'_>| run_over(&hits, pace);
         let mut fields = ReadFields::NONE;
-        fields.add_aggregations(&indexes[0].entry.mappings, &asked);
+        fields.add_aggregations(&indexes[0].entry.mappings, &requested);
         let reads_all = ["nested", "top_hits", "top_metrics"].contains(&kind);
         assert_eq!(fields == ReadFields::All, reads_all, "{kind}");
         let document = hit.stored.source.members(&fields).expect("a document");
@@ -179,16 +179,16 @@ fn aggregations_of_each_kind_end_with_their_client_and_their_time() {
 fn composite_has_memory_for_the_buckets_that_it_shows() {
     let index = index();
     let indexes = [index.clone()];
-    let asked = json!({ "c": {
+    let requested = json!({ "c": {
         "composite": { "size": 10, "sources": [{ "n": { "terms": { "field": "n" } } }] },
         "aggs": { "h": { "top_hits": { "size": 1 } }, "t": { "cardinality": { "field": "t" } } },
     } });
-    let asked = parse(&asked).expect("the aggregation is well-formed");
+    let requested = parse(&requested).expect("the aggregation is well-formed");
     let (endless, here) = (limit_of(json!({})), AtomicBool::new(false));
     let pace = SearchPace::begin(&endless, &here);
     let memory = QueryMemory::standalone();
     let scope = scope(&indexes, &[], &pace, &memory);
-    let streamed = StreamedAggregations::new(&asked, &scope, &memory).expect("there is memory");
+    let streamed = StreamedAggregations::new(&requested, &scope, &memory).expect("there is memory");
     let mut streamed = streamed.expect("it keeps no documents");
     let mut add = |n: i64| {
         let mut hit = hit(&index);
@@ -217,13 +217,13 @@ fn composite_has_memory_for_the_buckets_that_it_shows() {
 fn keys_of_composite_take_memory() {
     let index = index();
     let indexes = [index.clone()];
-    let asked = json!({ "c": { "composite": { "sources": [{ "t": { "terms": { "field": "t" } } }] } } });
-    let asked = parse(&asked).expect("the aggregation is well-formed");
+    let requested = json!({ "c": { "composite": { "sources": [{ "t": { "terms": { "field": "t" } } }] } } });
+    let requested = parse(&requested).expect("the aggregation is well-formed");
     let (endless, here) = (limit_of(json!({})), AtomicBool::new(false));
     let pace = SearchPace::begin(&endless, &here);
     let memory = QueryMemory::standalone();
     let scope = scope(&indexes, &[], &pace, &memory);
-    let streamed = StreamedAggregations::new(&asked, &scope, &memory).expect("there is memory");
+    let streamed = StreamedAggregations::new(&requested, &scope, &memory).expect("there is memory");
     let mut streamed = streamed.expect("it keeps no documents");
     let mut hit = hit(&index);
     hit.document.insert("t".to_owned(), "x".repeat(30_000).into());
@@ -291,14 +291,14 @@ fn what_is_in_each_bucket_takes_memory() {
     let (endless, here) = (limit_of(json!({})), AtomicBool::new(false));
     let pace = SearchPace::begin(&endless, &here);
     for (body, is_large) in asked_in_buckets() {
-        let asked = parse(&body).expect("the aggregation is well-formed");
+        let requested = parse(&body).expect("the aggregation is well-formed");
         let memory = QueryMemory::standalone();
         let together = scope(&indexes, &hits, &pace, &memory);
-        let answer = together.run(&asked, &hits).expect("there is memory");
+        let answer = together.run(&requested, &hits).expect("there is memory");
         assert_eq!(memory.taken() >= 50 * 1_000, is_large, "{} bytes for {body}", memory.taken());
         let memory = QueryMemory::standalone();
         let one_by_one = scope(&indexes, &[], &pace, &memory);
-        let streamed = StreamedAggregations::new(&asked, &one_by_one, &memory).expect("there is memory");
+        let streamed = StreamedAggregations::new(&requested, &one_by_one, &memory).expect("there is memory");
         let mut streamed = streamed.expect("it keeps no documents");
         streamed.add(&hit).expect("there is memory");
         let before = memory.taken();

@@ -46,7 +46,7 @@ impl SearchedWords {
                 texts.push(words);
             }
         });
-        let words = Rc::new(PathWords { texts, looks: Cell::new(0), counts: OnceCell::new() });
+        let words = Rc::new(PathWords { texts, passes: Cell::new(0), counts: OnceCell::new() });
         by_path.insert(source_path.to_owned(), Rc::clone(&words));
         words
     }
@@ -54,13 +54,13 @@ impl SearchedWords {
 
 /// Times that all words are gone through for one of them, after which they are counted: a query may have
 /// thousands of words.
-const LOOKS: usize = 8;
+const PASSES_MAX: usize = 8;
 
 /// Words of the texts at one source path of a document.
 pub(super) struct PathWords {
     texts: Vec<TextWords>,
     /// Number of times that all words were gone through.
-    looks: Cell<usize>,
+    passes: Cell<usize>,
     /// Number of each word.
     counts: OnceCell<HashMap<String, usize>>,
 }
@@ -73,8 +73,8 @@ impl PathWords {
 
     /// Number of occurrences of a word.
     pub(super) fn count(&self, wanted: &str) -> usize {
-        let looks = self.looks.replace(self.looks.get() + 1);
-        if looks < LOOKS {
+        let passes = self.passes.replace(self.passes.get() + 1);
+        if passes < PASSES_MAX {
             return self.texts.iter().flat_map(TextWords::iter).filter(|word| *word == wanted).count();
         }
         self.counts().get(wanted).copied().unwrap_or_default()

@@ -198,13 +198,13 @@ impl<'q> TermMarks<'q> {
             }
         }
         marks.sort_by_key(|mark| (mark.start, mark.end));
-        let mut apart: Vec<Range<usize>> = Vec::with_capacity(marks.len());
+        let mut disjoint: Vec<Range<usize>> = Vec::with_capacity(marks.len());
         for mark in marks {
-            match apart.last_mut() {
+            match disjoint.last_mut() {
                 Some(last) if mark.start < last.end => last.end = last.end.max(mark.end),
-                _ => apart.push(mark),
+                _ => disjoint.push(mark),
             }
         }
-        apart
+        disjoint
     }
 }

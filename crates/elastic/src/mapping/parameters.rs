@@ -144,90 +144,111 @@ fn is_of_type(parameter: &str, kind: &str) -> bool {
 /// # Errors
 /// One is not known, has another meaning than here, or is not one of the type; a value is malformed.
 pub(super) fn check(name: &str, field: &Map<String, Value>, is_template: bool) -> Result<(), Error> {
-    let kind = type_of(field);
-    let refuse = |reason: String| {
-        Err(Error::mapping(format!(
-            "Failed to parse mapping [_doc]: field [{name}] of type [{kind}]: {reason}"
-        )))
-    };
     for (parameter, value) in field {
-        let usage = PARAMETERS.iter().find(|(known, _)| known == parameter).map(|(_, usage)| *usage);
-        if usage.is_none() || usage != Some(Refused) && !is_template && !is_of_type(parameter, kind) {
-            return Err(Error::mapping(format!(
-                "unknown parameter [{parameter}] on mapper [{name}] of type [{kind}]; docs/elastic.md lists those that there are"
-            )));
-        }
-        let text = text_of(value);
-        match usage {
-            Some(Refused) => return refuse(format!("[{parameter}] is not supported")),
-            Some(Only(values)) if !values.contains(&text.as_str()) => {
-                return refuse(format!(
-                    "[{parameter}] is [{text}], and is supported as [{}] alone",
-                    values.last().copied().unwrap_or_default()
-                ));
-            }
-            _ => {}
-        }
-        if parameter == "dynamic" {
-            check_dynamic(name, value)?;
-        }
-        let is_valid = match parameter.as_str() {
-            // Those that there are depends on settings.
-            "analyzer" | "search_analyzer" | "search_quote_analyzer" => value.is_string(),
-            "meta" => {
-                value.as_object().is_some_and(|meta| meta.len() <= 5 && meta.values().all(Value::is_string))
-            }
-            "index" | "doc_values" | "fielddata" | "store" | "coerce" | "ignore_malformed" => {
-                ["true", "false"].contains(&text.as_str())
-            }
-            "format" => text.split("||").all(is_date_format),
-            "ignore_above" => text.parse::<u64>().is_ok(),
-            "scaling_factor" => text.parse().is_ok_and(|factor: f64| factor > 0.0 && factor.is_finite()),
-            "copy_to" => !names_of(value).is_empty(),
-            "position_increment_gap" if text == "0" => {
-                return refuse(format!(
-                    "[{parameter}] is [0], and a phrase is in one value of a field here, never over two"
-                ));
-            }
-            "dims" | "dimension" => {
-                text.parse::<usize>().is_ok_and(|length| (1..=VECTOR_LENGTH_MAX).contains(&length))
-            }
-            "similarity" if kind == "dense_vector" => VectorSimilarity::parse(&text).is_some(),
-            "space_type" => VectorSimilarity::parse(&text).is_some(),
-            "method" => value.as_object().is_some_and(|method| {
-                let space = method.get("space_type").map(text_of);
-                space.is_none_or(|space| VectorSimilarity::parse(&space).is_some())
-            }),
-            "null_value" if is_template || kind == "geo_point" => true,
-            "null_value" => value.is_null() || check_value(field, kind, value).is_ok(),
-            _ => true,
-        };
-        if !is_valid {
-            return refuse(format!("[{parameter}] cannot be [{text}]"));
-        }
+        check_parameter(name, field, (parameter, value), is_template)?;
     }
-    if kind == "scaled_float" && !field.contains_key("scaling_factor") && !is_template {
-        return refuse("Field [scaling_factor] is required".to_owned());
-    }
-    if kind == "knn_vector" && !is_template && dimensions_of(field).is_none() {
-        return refuse("Dimension value missing for vector".to_owned());
-    }
-    if kind == "passthrough" && !is_template && !field.get("priority").is_some_and(Value::is_u64) {
-        return refuse(format!(
-            "Pass-through object [{name}] is missing a non-negative value for parameter [priority]"
-        ));
-    }
-    if kind == "aggregate_metric_double" && !is_template && !field.get("metrics").is_some_and(Value::is_array)
-    {
-        return refuse(format!("Property [metrics] is required for field [{name}]"));
+    if !is_template && let Some(reason) = missing_parameter(name, field) {
+        return Err(refusal(name, field, &reason));
     }
     let below = field.get("fields").and_then(Value::as_object).into_iter().flatten();
     let mut below = below.filter_map(|(name, field)| Some((name, field.as_object()?)));
     match below.find(|(_, field)| field.contains_key("copy_to")) {
         Some((multi, _)) => {
-            refuse(format!("[copy_to] may not be used in the multi-field [{multi}]; use it in [{name}]"))
+            let reason =
+                format!("[copy_to] may not be used in the multi-field [{multi}]; use it in [{name}]");
+            Err(refusal(name, field, &reason))
         }
         None => Ok(()),
+    }
+}
+
+fn refusal(name: &str, field: &Map<String, Value>, reason: &str) -> Error {
+    let kind = type_of(field);
+    Error::mapping(format!("Failed to parse mapping [_doc]: field [{name}] of type [{kind}]: {reason}"))
+}
+
+/// Checks one parameter of a field, and its value.
+fn check_parameter(
+    name: &str,
+    field: &Map<String, Value>,
+    (parameter, value): (&String, &Value),
+    is_template: bool,
+) -> Result<(), Error> {
+    let kind = type_of(field);
+    let refuse = |reason: String| Err(refusal(name, field, &reason));
+    let usage = PARAMETERS.iter().find(|(known, _)| known == parameter).map(|(_, usage)| *usage);
+    if usage.is_none() || usage != Some(Refused) && !is_template && !is_of_type(parameter, kind) {
+        return Err(Error::mapping(format!(
+            "unknown parameter [{parameter}] on mapper [{name}] of type [{kind}]; docs/elastic.md lists those that there are"
+        )));
+    }
+    let text = text_of(value);
+    match usage {
+        Some(Refused) => return refuse(format!("[{parameter}] is not supported")),
+        Some(Only(values)) if !values.contains(&text.as_str()) => {
+            return refuse(format!(
+                "[{parameter}] is [{text}], and is supported as [{}] alone",
+                values.last().copied().unwrap_or_default()
+            ));
+        }
+        _ => {}
+    }
+    if parameter == "dynamic" {
+        check_dynamic(name, value)?;
+    }
+    let is_valid = match parameter.as_str() {
+        // Those that there are depends on settings.
+        "analyzer" | "search_analyzer" | "search_quote_analyzer" => value.is_string(),
+        "meta" => {
+            value.as_object().is_some_and(|meta| meta.len() <= 5 && meta.values().all(Value::is_string))
+        }
+        "index" | "doc_values" | "fielddata" | "store" | "coerce" | "ignore_malformed" => {
+            ["true", "false"].contains(&text.as_str())
+        }
+        "format" => text.split("||").all(is_date_format),
+        "ignore_above" => text.parse::<u64>().is_ok(),
+        "scaling_factor" => text.parse().is_ok_and(|factor: f64| factor > 0.0 && factor.is_finite()),
+        "copy_to" => !names_of(value).is_empty(),
+        "position_increment_gap" if text == "0" => {
+            return refuse(format!(
+                "[{parameter}] is [0], and a phrase is in one value of a field here, never over two"
+            ));
+        }
+        "dims" | "dimension" => {
+            text.parse::<usize>().is_ok_and(|length| (1..=VECTOR_LENGTH_MAX).contains(&length))
+        }
+        "similarity" if kind == "dense_vector" => VectorSimilarity::parse(&text).is_some(),
+        "space_type" => VectorSimilarity::parse(&text).is_some(),
+        "method" => value.as_object().is_some_and(|method| {
+            let space = method.get("space_type").map(text_of);
+            space.is_none_or(|space| VectorSimilarity::parse(&space).is_some())
+        }),
+        "null_value" if is_template || kind == "geo_point" => true,
+        "null_value" => value.is_null() || check_value(field, kind, value).is_ok(),
+        _ => true,
+    };
+    if !is_valid {
+        return refuse(format!("[{parameter}] cannot be [{text}]"));
+    }
+    Ok(())
+}
+
+/// Reason for which the type of a field needs a parameter that it does not have.
+fn missing_parameter(name: &str, field: &Map<String, Value>) -> Option<String> {
+    match type_of(field) {
+        "scaled_float" if !field.contains_key("scaling_factor") => {
+            Some("Field [scaling_factor] is required".to_owned())
+        }
+        "knn_vector" if dimensions_of(field).is_none() => {
+            Some("Dimension value missing for vector".to_owned())
+        }
+        "passthrough" if !field.get("priority").is_some_and(Value::is_u64) => Some(format!(
+            "Pass-through object [{name}] is missing a non-negative value for parameter [priority]"
+        )),
+        "aggregate_metric_double" if !field.get("metrics").is_some_and(Value::is_array) => {
+            Some(format!("Property [metrics] is required for field [{name}]"))
+        }
+        _ => None,
     }
 }
 

@@ -50,8 +50,8 @@ impl<'b> ProtobufReader<'b> {
             1 => WireValue::Fixed64(u64::from_le_bytes(*self.chunk::<8>()?)),
             2 => {
                 let length = self.varint()?;
-                let told = usize::try_from(length).ok().filter(|length| *length <= self.rest.len());
-                let Some(length) = told else {
+                let rest = self.rest.len();
+                let Some(length) = usize::try_from(length).ok().filter(|length| *length <= rest) else {
                     return Err(Error::Parsing(format!(
                         "Protobuf field {number} has a length of {length} bytes, and {} are left",
                         self.rest.len()

@@ -10,7 +10,8 @@ use millrace_node::Node;
 use parking_lot::Mutex;
 
 use super::{
-    ExplicitIds, LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, raised,
+    ExplicitIds, LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, PartitionWrite,
+    raised,
 };
 use crate::Error;
 use crate::catalog::{
@@ -24,29 +25,26 @@ use crate::storage::{self, PartitionAddress, StorageGroup};
 /// Partitions whose entries are written together, and whose documents are dropped together.
 const DROPS_AT_ONCE: usize = 128;
 
-/// Begins a write to the partition that takes those of a shard. `given` are the ids of clients among those of
-/// its documents.
+/// Begins a write to the partition that takes those of its shard.
 ///
 /// # Errors
 /// The index is gone or was read again, or a partition cannot be made.
 pub(crate) fn begin_write(
     service: &ElasticService,
     index: &OpenIndex,
-    shard: u32,
-    load: PartitionLoad,
-    given: &ExplicitIds,
+    write: &PartitionWrite<'_>,
 ) -> Result<PartitionHold, Error> {
     let (table, limits) = (&index.live.partitions, PartitionLimits::of(index));
-    if !given.is_empty() {
+    if !write.given.is_empty() {
         service.catalog.claim_ids(&service.arriving)?;
     }
     loop {
-        if let Some(hold) = table.begin(shard, load, given, &service.arriving, &limits, now_ms()) {
+        if let Some(hold) = table.begin(write, &service.arriving, &limits, now_ms()) {
             return Ok(hold);
         }
         let mut change = service.catalog.change()?;
         let newest = change.written(index)?.clone();
-        make_ready(&mut change, &newest, shard, load, &limits)?;
+        make_ready(&mut change, &newest, write.shard, write.load, &limits)?;
         change.commit()?;
     }
 }

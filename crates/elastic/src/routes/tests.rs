@@ -127,7 +127,7 @@ fn bodies_of_all_but_documents_are_queries() {
 
 #[test]
 fn what_the_server_is_needs_no_owner() {
-    for (asked, expected) in [
+    for (requested, expected) in [
         ("GET /", true),
         ("HEAD /", true),
         ("GET /_license", true),
@@ -140,14 +140,14 @@ fn what_the_server_is_needs_no_owner() {
         ("POST /_bulk", false),
         ("GET /a", false),
     ] {
-        let (method, path) = asked.split_once(' ').expect("a method and a path");
-        assert_eq!(is_about_server(&request(method, path)), expected, "{asked}");
+        let (method, path) = requested.split_once(' ').expect("a method and a path");
+        assert_eq!(is_about_server(&request(method, path)), expected, "{requested}");
     }
 }
 
 #[test]
 fn health_has_an_answer_without_an_owner() {
-    for (asked, expected) in [
+    for (requested, expected) in [
         ("GET /_cluster/health", true),
         ("GET /_cluster/health/a", true),
         ("GET /_cat/health", true),
@@ -157,14 +157,14 @@ fn health_has_an_answer_without_an_owner() {
         ("GET /a", false),
         ("GET /_what", false),
     ] {
-        let (method, path) = asked.split_once(' ').expect("a method and a path");
-        assert_eq!(is_about_health(&request(method, path)), expected, "{asked}");
+        let (method, path) = requested.split_once(' ').expect("a method and a path");
+        assert_eq!(is_about_health(&request(method, path)), expected, "{requested}");
     }
 }
 
 #[test]
 fn the_last_part_of_a_path_is_no_right() {
-    for (asked, right) in [
+    for (requested, right) in [
         ("GET /_bulk", Any),
         ("HEAD /_bulk", Any),
         ("OPTIONS /a/_bulk", Any),
@@ -193,7 +193,7 @@ fn the_last_part_of_a_path_is_no_right() {
         ("GET /", Any),
         ("GET ", Any),
     ] {
-        let (method, path) = asked.split_once(' ').expect("a method and a path");
-        assert_eq!(right_of(&request(method, path)), right, "{asked}");
+        let (method, path) = requested.split_once(' ').expect("a method and a path");
+        assert_eq!(right_of(&request(method, path)), right, "{requested}");
     }
 }

@@ -32,7 +32,7 @@ impl HitSink for WholeSink<'_> {
 
 /// Hands all documents of a search to its aggregations.
 struct WholeAggregationSink<'s, 'a> {
-    asked: &'s [RequestedAggregation],
+    requested: &'s [RequestedAggregation],
     streamed: &'s mut StreamedAggregations<'a>,
 }
 
@@ -44,7 +44,7 @@ impl HitSink for WholeAggregationSink<'_, '_> {
 
     fn fields(&self, index: &OpenIndex) -> ReadFields {
         let mut fields = ReadFields::NONE;
-        fields.add_aggregations(&index.entry.mappings, self.asked);
+        fields.add_aggregations(&index.entry.mappings, self.requested);
         fields
     }
 
@@ -113,7 +113,7 @@ pub(super) fn finish_streamed(
 ) -> Result<Value, Error> {
     let mut takes_all = streamed.end_matching()?;
     while takes_all {
-        let mut sink = WholeAggregationSink { asked: &request.aggregations, streamed: &mut streamed };
+        let mut sink = WholeAggregationSink { requested: &request.aggregations, streamed: &mut streamed };
         *is_timed_out |= visit_everything(service, indexes, request, &mut sink)?;
         takes_all = streamed.end_all()?;
     }

@@ -10,7 +10,7 @@ use crate::Error;
 use crate::aggregations::StreamedAggregations;
 use crate::catalog::OpenIndex;
 use crate::hit_scan::{HitSink, RowChooser, RowField, RowRank, RowSink, VisitedDocument, searched};
-use crate::kept_hits::{self, KeptHits, KnownRank};
+use crate::kept_hits::{self, HitCollector, KnownRank};
 use crate::partitions::TimeSpan;
 use crate::patterns::glob;
 use crate::read_fields::ReadFields;
@@ -22,7 +22,7 @@ pub(super) struct SearchSink<'s> {
     request: &'s HitSearch,
     /// Memory of the search.
     memory: &'s QueryMemory,
-    pub(super) kept: KeptHits<'s>,
+    pub(super) kept: HitCollector<'s>,
     /// Aggregations that take documents one by one.
     pub(super) streamed: Option<StreamedAggregations<'s>>,
     /// Documents of other aggregations.
@@ -42,7 +42,7 @@ impl<'s> SearchSink<'s> {
     pub(super) fn new(
         request: &'s HitSearch,
         memory: &'s QueryMemory,
-        kept: KeptHits<'s>,
+        kept: HitCollector<'s>,
         streamed: Option<StreamedAggregations<'s>>,
     ) -> Self {
         SearchSink {

@@ -74,8 +74,8 @@ fn drop_at_owners(
         };
         (group.clone(), question, ())
     };
-    let asked = groups.iter().map(question).collect();
-    let answers = match wait_for_changes(node, ask_owners(node, version, asked, deadline())) {
+    let requested = groups.iter().map(question).collect();
+    let answers = match wait_for_changes(node, ask_owners(node, version, requested, deadline())) {
         Ok(answers) => answers,
         Err(error) => return vec![Err(error); groups.len()],
     };

@@ -36,8 +36,9 @@ pub(crate) fn scan(
     mut visit: impl FnMut(StoredSource) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     let each = |document: Document, _| visit(StoredSource::of(&document));
-    let reader = ScanReader { slot: WaitingSlot::Kept, node, permit: &Permit::of_server() };
-    scan_by(reader, ELASTIC_TYPE, vec![group.group()], None, each)
+    let permit = &Permit::of_server();
+    let scan = DocumentScan { node, permit, document_type: ELASTIC_TYPE, after: None };
+    scan.of_groups_in(WaitingSlot::Kept, vec![group.group()], each)
 }
 
 /// [`scan`] for a search, of the documents after a place ([`place_of`]). `visit` gets the id in the store,
@@ -58,9 +59,8 @@ pub(crate) fn scan_after(
         let store = node.permitted_store(permit, WantedGroups::These(std::slice::from_ref(&group)));
         return scan_rows(store, group, after, texts, visit);
     }
-    scan_documents(node, permit, ELASTIC_TYPE, vec![group], after, |document, _| {
-        visit(StoredSource::of(&document), &document.id)
-    })
+    let scan = DocumentScan { node, permit, document_type: ELASTIC_TYPE, after };
+    scan.of_groups(vec![group], |document, _| visit(StoredSource::of(&document), &document.id))
 }
 
 /// [`scan_after`] of this node's own store: texts are copied once, from where they lie.
@@ -150,26 +150,6 @@ pub(crate) fn place_of(id: &DocumentId) -> Option<String> {
     StoreVisit::all(&[id.document_type()]).continuation_after(id)
 }
 
-/// Calls `visit` for a search with each document of a type in groups that is after a place, and the time of
-/// its write, until it breaks off or returns an error. The documents come in the order of their places. No
-/// locks may be held: while other nodes are asked, other work of this one goes on.
-///
-/// # Errors
-/// Those of [`super::get`], and those of `visit`.
-///
-/// # Panics
-/// The permit does not cover the groups.
-pub(crate) fn scan_documents(
-    node: &Arc<Node>,
-    permit: &Permit,
-    document_type: &str,
-    groups: Vec<DocumentGroup>,
-    after: Option<&str>,
-    visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
-) -> Result<(), Error> {
-    scan_by(ScanReader { slot: WaitingSlot::Lent, node, permit }, document_type, groups, after, visit)
-}
-
 /// Use of the slot of a thread of the pool while it waits for other nodes.
 #[derive(Debug, Clone, Copy)]
 enum WaitingSlot {
@@ -177,130 +157,145 @@ enum WaitingSlot {
     Lent,
 }
 
-/// Reader of documents for a scan.
+/// Scan of the documents of a type, in the order of their places. Each of its functions calls `visit` with a
+/// document and the time of its write, until that breaks off or returns an error.
 #[derive(Clone, Copy)]
-struct ScanReader<'r> {
-    slot: WaitingSlot,
-    node: &'r Arc<Node>,
-    permit: &'r Permit,
+pub(crate) struct DocumentScan<'s> {
+    pub(crate) node: &'s Arc<Node>,
+    pub(crate) permit: &'s Permit,
+    pub(crate) document_type: &'s str,
+    /// The place after which it begins; `None` for all documents.
+    pub(crate) after: Option<&'s str>,
 }
 
-fn scan_by(
-    reader: ScanReader<'_>,
-    document_type: &str,
-    mut groups: Vec<DocumentGroup>,
-    after: Option<&str>,
-    mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
-) -> Result<(), Error> {
-    let ScanReader { slot, node, permit } = reader;
-    // Checked here, since other nodes take the question for permitted.
-    node.permitted_store(permit, WantedGroups::These(&groups));
-    let Some(cluster) = node.cluster().view()? else {
-        return scan_here(node, permit, document_type, ViewScope::Groups(groups), after, visit);
-    };
-    // A place is one among all groups and buckets: those before it have nothing after it.
-    groups.sort_by_key(|group| (group.location_bits().map(u32::reverse_bits), group.key()));
-    for group in &groups {
-        let mut buckets = cluster.buckets_of(group)?;
-        buckets.sort_by_key(|bucket| bucket.parts().1.reverse_bits());
-        for bucket in buckets {
-            let mut after = after.map(str::to_owned);
-            loop {
-                let question = |held| DocumentsQuestion::Page {
-                    held,
-                    document_type: document_type.to_owned(),
-                    group: group.clone(),
-                    after: after.clone(),
-                };
-                let answer = match slot {
-                    WaitingSlot::Kept => read(node, group, bucket, question)?,
-                    WaitingSlot::Lent => pool::wait_without_slot(|| read(node, group, bucket, question))?,
-                };
-                let (versions, next) = match answer {
-                    None => break,
-                    Some(DocumentsAnswer::Page(versions, next)) => (versions, next),
-                    Some(other) => return Err(misunderstood(&other)),
-                };
-                for version in versions {
-                    let (document, timestamp) = version.document()?;
-                    if visit(document, timestamp)?.is_break() {
-                        return Ok(());
+impl DocumentScan<'_> {
+    /// The documents of groups, for a search. No locks may be held: while other nodes are asked, other work
+    /// of this one goes on.
+    ///
+    /// # Errors
+    /// Those of [`super::get`], and those of `visit`.
+    ///
+    /// # Panics
+    /// The permit does not cover the groups.
+    pub(crate) fn of_groups(
+        self,
+        groups: Vec<DocumentGroup>,
+        visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
+        self.of_groups_in(WaitingSlot::Lent, groups, visit)
+    }
+
+    fn of_groups_in(
+        self,
+        slot: WaitingSlot,
+        mut groups: Vec<DocumentGroup>,
+        mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
+        let DocumentScan { node, permit, document_type, after } = self;
+        // Checked here, since other nodes take the question for permitted.
+        node.permitted_store(permit, WantedGroups::These(&groups));
+        let Some(cluster) = node.cluster().view()? else {
+            return self.here(ViewScope::Groups(groups), visit);
+        };
+        // A place is one among all groups and buckets: those before it have nothing after it.
+        groups.sort_by_key(|group| (group.location_bits().map(u32::reverse_bits), group.key()));
+        for group in &groups {
+            let mut buckets = cluster.buckets_of(group)?;
+            buckets.sort_by_key(|bucket| bucket.parts().1.reverse_bits());
+            for bucket in buckets {
+                let mut after = after.map(str::to_owned);
+                loop {
+                    let question = |held| DocumentsQuestion::Page {
+                        held,
+                        document_type: document_type.to_owned(),
+                        group: group.clone(),
+                        after: after.clone(),
+                    };
+                    let answer = match slot {
+                        WaitingSlot::Kept => read(node, group, bucket, question)?,
+                        WaitingSlot::Lent => pool::wait_without_slot(|| read(node, group, bucket, question))?,
+                    };
+                    let (versions, next) = match answer {
+                        None => break,
+                        Some(DocumentsAnswer::Page(versions, next)) => (versions, next),
+                        Some(other) => return Err(misunderstood(&other)),
+                    };
+                    for version in versions {
+                        let (document, timestamp) = version.document()?;
+                        if visit(document, timestamp)?.is_break() {
+                            return Ok(());
+                        }
+                    }
+                    after = next;
+                    if after.is_none() {
+                        break;
                     }
                 }
-                after = next;
-                if after.is_none() {
-                    break;
-                }
             }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// [`scan_documents`] of all groups, and of the documents without a group. In a cluster the documents come
-/// from the nodes that have them; all nodes speak [`BUCKET_PAGES`](millrace_cluster::BUCKET_PAGES). No locks
-/// may be held.
-///
-/// # Errors
-/// Those of [`super::get`], and those of `visit`.
-///
-/// # Panics
-/// The permit does not cover all groups.
-pub(crate) fn scan_all(
-    node: &Arc<Node>,
-    permit: &Permit,
-    document_type: &str,
-    after: Option<&str>,
-    mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
-) -> Result<(), Error> {
-    if node.cluster().is_alone() {
-        return scan_here(node, permit, document_type, ViewScope::All, after, visit);
-    }
-    // Checked here, since other nodes take the question for permitted.
-    node.permitted_store(permit, WantedGroups::All);
-    check_all_there(node)?;
-    let mut scan = ClusterScan::after(document_type, after);
-    loop {
-        let versions = pool::wait_without_slot(|| next_page(node, &mut scan))?;
-        if versions.is_empty() {
-            return Ok(());
+    /// The documents of all groups, and those without a group. In a cluster the documents come from the nodes
+    /// that have them; all nodes speak [`BUCKET_PAGES`](millrace_cluster::BUCKET_PAGES). No locks may be held.
+    ///
+    /// # Errors
+    /// Those of [`super::get`], and those of `visit`.
+    ///
+    /// # Panics
+    /// The permit does not cover all groups.
+    pub(crate) fn of_all(
+        self,
+        mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
+        let DocumentScan { node, permit, document_type, after } = self;
+        if node.cluster().is_alone() {
+            return self.here(ViewScope::All, visit);
         }
-        for version in versions {
-            let (document, timestamp) = version.document()?;
-            if visit(document, timestamp)?.is_break() {
+        // Checked here, since other nodes take the question for permitted.
+        node.permitted_store(permit, WantedGroups::All);
+        check_all_there(node)?;
+        let mut scan = ClusterScan::after(document_type, after);
+        loop {
+            let versions = pool::wait_without_slot(|| next_page(node, &mut scan))?;
+            if versions.is_empty() {
                 return Ok(());
             }
-        }
-    }
-}
-
-/// [`scan_documents`] of this node's own store.
-fn scan_here(
-    node: &Node,
-    permit: &Permit,
-    document_type: &str,
-    scope: ViewScope,
-    after: Option<&str>,
-    mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
-) -> Result<(), Error> {
-    let store = node.permitted_store(permit, search::wanted_groups(&scope));
-    let continuation = after.map(str::to_owned);
-    let mut pass =
-        StoreVisit { scope, continuation, wanted: FIRST_PAGE, ..StoreVisit::all(&[document_type]) };
-    loop {
-        let page = store.visit(&pass)?;
-        let (mut documents, mut bytes) = (0, 0);
-        for visited in page.visited {
-            if let VisitedVersion::Document(document, timestamp) = visited {
-                documents += 1;
-                bytes += document.fields.iter().map(|(_, value)| value.memory_bytes()).sum::<usize>();
+            for version in versions {
+                let (document, timestamp) = version.document()?;
                 if visit(document, timestamp)?.is_break() {
                     return Ok(());
                 }
             }
         }
-        let Some(continuation) = page.continuation else { return Ok(()) };
-        pass.wanted = wanted_after(documents, bytes);
-        pass.continuation = Some(continuation);
+    }
+
+    /// The documents of this node's own store.
+    fn here(
+        self,
+        scope: ViewScope,
+        mut visit: impl FnMut(Document, Timestamp) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
+        let DocumentScan { node, permit, document_type, after } = self;
+        let store = node.permitted_store(permit, search::wanted_groups(&scope));
+        let continuation = after.map(str::to_owned);
+        let mut pass =
+            StoreVisit { scope, continuation, wanted: FIRST_PAGE, ..StoreVisit::all(&[document_type]) };
+        loop {
+            let page = store.visit(&pass)?;
+            let (mut documents, mut bytes) = (0, 0);
+            for visited in page.visited {
+                if let VisitedVersion::Document(document, timestamp) = visited {
+                    documents += 1;
+                    bytes += document.fields.iter().map(|(_, value)| value.memory_bytes()).sum::<usize>();
+                    if visit(document, timestamp)?.is_break() {
+                        return Ok(());
+                    }
+                }
+            }
+            let Some(continuation) = page.continuation else { return Ok(()) };
+            pass.wanted = wanted_after(documents, bytes);
+            pass.continuation = Some(continuation);
+        }
     }
 }

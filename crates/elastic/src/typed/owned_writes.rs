@@ -85,17 +85,17 @@ impl<'a> WriteRound<'a> {
         deadline: Instant,
         results: &mut [Option<Result<WriteResult, Error>>],
     ) -> Self {
-        let (mut changes, mut asked) = (Vec::new(), Vec::new());
+        let (mut changes, mut requested) = (Vec::new(), Vec::new());
         for write in writes {
             match write.attempt() {
                 WriteAttempt::Settled(result) => results[write.at] = Some(result),
                 WriteAttempt::Change(change, planned) => {
                     changes.push(change);
-                    asked.push((write, planned));
+                    requested.push((write, planned));
                 }
             }
         }
-        let tried = asked.len();
+        let tried = requested.len();
         let groups: Vec<_> = changes.iter().map(|change| change.id.group().clone()).collect();
         let outcomes = match service.caller.permit_wanted(WantedGroups::These(&groups)) {
             Ok(permit) => storage::change_all(&service.node, &permit, changes, service.caller.size_limits()),
@@ -103,7 +103,7 @@ impl<'a> WriteRound<'a> {
         };
         let is_over = Instant::now() >= deadline;
         let mut round = WriteRound { left: Vec::new(), tried, refused: 0 };
-        for ((mut write, planned), outcome) in asked.into_iter().zip(outcomes) {
+        for ((mut write, planned), outcome) in requested.into_iter().zip(outcomes) {
             let result = match outcome {
                 Err(Error::Rejected(_) | Error::NotBegun(_)) if !is_over => {
                     round.refused += 1;

@@ -10,7 +10,7 @@ use millrace_schema::DocumentMode;
 use super::{TypeBinding, group_of, routing_for};
 use crate::Error;
 use crate::service::ElasticService;
-use crate::storage::{self, StoredSource};
+use crate::storage::{self, DocumentScan, StoredSource};
 
 /// Reads a document.
 ///
@@ -45,17 +45,18 @@ pub(crate) fn scan(
         let id = document.id.clone();
         visit(binding.source(document, timestamp), &id)
     };
+    let (node, document_type) = (&service.node, binding.name());
     match scope_of(service, binding, routing)? {
         Some(groups) => {
-            let permit = service.caller.permit_wanted(WantedGroups::These(&groups))?;
+            let permit = &service.caller.permit_wanted(WantedGroups::These(&groups))?;
             let turns = groups.iter().map(|group| service.caller.turn_of_group(group));
             let _turns = turns.collect::<Result<Vec<_>, Error>>()?;
-            storage::scan_documents(&service.node, &permit, binding.name(), groups, after, each)
+            DocumentScan { node, permit, document_type, after }.of_groups(groups, each)
         }
         None => {
             check_protocol(service, binding)?;
-            let permit = service.caller.permit_wanted(WantedGroups::All)?;
-            storage::scan_all(&service.node, &permit, binding.name(), after, each)
+            let permit = &service.caller.permit_wanted(WantedGroups::All)?;
+            DocumentScan { node, permit, document_type, after }.of_all(each)
         }
     }
 }

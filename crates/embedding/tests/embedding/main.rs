@@ -1,6 +1,6 @@
 //! Embedders from outside: texts in, tensors out.
 
 mod embedders;
+#[path = "../../../remote/tests/mock/mod.rs"]
+mod mock;
 mod remote;
-#[path = "../../../remote/tests/twin/mod.rs"]
-mod twin;

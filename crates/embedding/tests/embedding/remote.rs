@@ -8,11 +8,11 @@ use millrace_schema::Application;
 use millrace_tensor::TensorType;
 use serde_json::json;
 
-use crate::twin::{TwinReply, TwinRequest, TwinServer};
+use crate::mock::{MockReply, MockRequest, MockServer};
 
 /// A service whose vectors count from -2, as numbers, halved, or in the requested form.
-fn service() -> TwinServer {
-    TwinServer::start(|request: &TwinRequest| {
+fn service() -> MockServer {
+    MockServer::start(|request: &MockRequest| {
         let body = request.json();
         let dimensions = body["output_dimension"].as_u64().expect("a number");
         let vector: Vec<f64> = match body["output_dtype"].as_str() {
@@ -22,18 +22,18 @@ fn service() -> TwinServer {
         };
         let count = body["input"].as_array().expect("texts").len();
         let item = |index: usize| json!({ "index": index, "embedding": vector });
-        TwinReply::json(200, json!({ "data": (0..count).map(item).collect::<Vec<_>>() }))
+        MockReply::json(200, json!({ "data": (0..count).map(item).collect::<Vec<_>>() }))
     })
 }
 
-fn embedder(twin: &TwinServer, quantization: &str) -> TextEmbedder {
+fn embedder(service: &MockServer, quantization: &str) -> TextEmbedder {
     let services = format!(
         "<services><container id='c'><component id='e' type='voyage-ai-embedder'>
            <model>voyage-4</model><dimensions>256</dimensions><api-key-secret-ref>k</api-key-secret-ref>
            <endpoint>{}</endpoint><quantization>{quantization}</quantization>
          </component></container>
          <content id='s'><documents><document type='d' mode='streaming'/></documents></content></services>",
-        twin.url("/v1/embeddings")
+        service.url("/v1/embeddings")
     );
     let files = [("services.xml", services.as_str()), ("schemas/d.sd", "schema d { document d { } }")];
     let files = files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).into();
@@ -52,9 +52,9 @@ fn embedder(twin: &TwinServer, quantization: &str) -> TextEmbedder {
 
 #[test]
 fn vectors_come_as_the_tensor_has_them() {
-    let twin = service();
+    let service = service();
     let check = |quantization: &str, target: &str, expected: Result<&[f64], &str>| {
-        let embedder = embedder(&twin, quantization);
+        let embedder = embedder(&service, quantization);
         let target = TensorType::parse(target).expect("a type");
         let caller = ModelCaller::without_deadline(SequencePurpose::Feed);
         let found = embedder.embed(EmbeddedText::One("a"), &target, &[], &caller);
@@ -86,7 +86,7 @@ fn vectors_come_as_the_tensor_has_them() {
 
     let target = TensorType::parse("tensor<int8>(chunk{},x[32])").expect("a type");
     let texts = EmbeddedText::Chunks(&["a", "b"]);
-    let tensor = embedder(&twin, "auto").embed(
+    let tensor = embedder(&service, "auto").embed(
         texts,
         &target,
         &[],

@@ -254,12 +254,16 @@ fn compare(found: &Tensor, expected: &SlowTensor) -> Option<String> {
     let found = of_tensor(found);
     let same = found.dimensions == expected.dimensions
         && found.cells.len() == expected.cells.len()
-        && found.cells.iter().zip(&expected.cells).all(|((at, x), (twin, y))| at == twin && is_close(*x, *y));
+        && found
+            .cells
+            .iter()
+            .zip(&expected.cells)
+            .all(|((at, x), (other, y))| at == other && is_close(*x, *y));
     (!same).then(|| format!("found {:?}, not {:?}", found.cells, expected.cells))
 }
 
 #[test]
-fn every_expression_of_the_table_is_its_slow_twin() {
+fn every_expression_of_the_table_equals_its_reference() {
     let lines =
         include_str!("../values.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let lines = lines.filter_map(|line| line.split_once("=> "));
@@ -300,7 +304,7 @@ fn every_expression_of_the_table_is_its_slow_twin() {
 
 /// Batches of documents with different values, in all forms that inputs have.
 #[test]
-fn every_expression_of_the_table_is_its_slow_twin_in_batches() {
+fn every_expression_of_the_table_equals_its_reference_in_batches() {
     let lines =
         include_str!("../values.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let lines = lines.filter_map(|line| line.split_once("=> "));

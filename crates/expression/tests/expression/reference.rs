@@ -100,7 +100,7 @@ impl ExpressionScope for ReferenceInputs {
 
 /// Checks that the expression of `a` and `b` has the cells of the model, both as one value and document by
 /// document.
-fn check(text: &str, a: &Tensor, b: &Tensor, twin: &Plain) -> Result<(), TestCaseError> {
+fn check(text: &str, a: &Tensor, b: &Tensor, expected: &Plain) -> Result<(), TestCaseError> {
     let inputs = ReferenceInputs(a.clone(), b.clone());
     let expression =
         ParsedExpression::parse(text).map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
@@ -113,11 +113,11 @@ fn check(text: &str, a: &Tensor, b: &Tensor, twin: &Plain) -> Result<(), TestCas
     for operands in [&same, &each] {
         let mut scratch = EvaluationScratch::default();
         let found = plain(&program.evaluate(&mut scratch, 1, operands).tensor(0));
-        let close = found.len() == twin.len()
-            && found.iter().zip(twin).all(|((at, x), (twin_at, y))| {
-                at == twin_at && (x == y || (x - y).abs() <= 1e-4 * y.abs().max(1.0))
+        let close = found.len() == expected.len()
+            && found.iter().zip(expected).all(|((at, x), (expected_at, y))| {
+                at == expected_at && (x == y || (x - y).abs() <= 1e-4 * y.abs().max(1.0))
             });
-        prop_assert!(close, "{text} of\n{a:?}\n{b:?}\nis {found:?}\nnot {twin:?}");
+        prop_assert!(close, "{text} of\n{a:?}\n{b:?}\nis {found:?}\nnot {expected:?}");
     }
     Ok(())
 }
@@ -184,7 +184,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn join_is_its_twin((a, b) in pair()) {
+    fn join_equals_its_reference((a, b) in pair()) {
         let (p, q) = (plain(&a), plain(&b));
         check("a * b", &a, &b, &join(&p, &q, |x, y| x * y))?;
         check("join(a, b, f(x,y)(x * 2 - y))", &a, &b, &join(&p, &q, |x, y| x * 2.0 - y))?;
@@ -192,12 +192,12 @@ proptest! {
     }
 
     #[test]
-    fn merge_is_its_twin((a, b) in same_type()) {
+    fn merge_equals_its_reference((a, b) in same_type()) {
         check("merge(a, b, f(x,y)(x - y))", &a, &b, &merge(&plain(&a), &plain(&b), |x, y| x - y))?;
     }
 
     #[test]
-    fn reduce_is_its_twin((a, b) in pair()) {
+    fn reduce_equals_its_reference((a, b) in pair()) {
         let p = plain(&a);
         check("sum(a)", &a, &b, &all(&p, sum))?;
         check("reduce(a, count)", &a, &b, &all(&p, |cells| cells.len() as f64))?;
@@ -214,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn rename_and_peek_are_their_twins((a, b) in pair()) {
+    fn rename_and_peek_equal_their_references((a, b) in pair()) {
         let p = plain(&a);
         for dimension in a.tensor_type().dimensions() {
             let name = dimension.name.as_str();
@@ -230,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn concat_is_its_twin((a, b) in pair()) {
+    fn concat_equals_its_reference((a, b) in pair()) {
         let shifted = |p: &Plain, by: usize| -> Plain {
             let shift = |mut address: Address| {
                 let index: usize = address.get("k").and_then(|label| label.parse().ok()).unwrap_or(0);
@@ -241,13 +241,13 @@ proptest! {
         };
         let (p, q) = (plain(&a), plain(&b));
         // Each side is repeated over the dimensions of the other, then the two are concatenated.
-        let mut twin = shifted(&join(&p, &q, |x, _| x), 0);
-        twin.extend(shifted(&join(&p, &q, |_, y| y), 1));
-        check("concat(a, b, k)", &a, &b, &twin)?;
+        let mut expected = shifted(&join(&p, &q, |x, _| x), 0);
+        expected.extend(shifted(&join(&p, &q, |_, y| y), 1));
+        check("concat(a, b, k)", &a, &b, &expected)?;
     }
 
     #[test]
-    fn patterns_with_kernels_are_their_twins((a, b) in pair()) {
+    fn patterns_with_kernels_equal_their_references((a, b) in pair()) {
         let (p, q) = (plain(&a), plain(&b));
         let product = join(&p, &q, |x, y| x * y);
         check("sum(a * b)", &a, &b, &all(&product, sum))?;

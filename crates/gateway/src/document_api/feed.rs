@@ -57,7 +57,7 @@ use crate::edge::{SelfCheckedAnswer, StreamCredential, caller_of};
 use crate::forwarding;
 use crate::http::{self, BodyBounds, BodyReader, BudgetReservation, ReadBody, RequestParameters, collect};
 
-pub(crate) use self::answered::{AnsweredKeys, KeptKeyBounds};
+pub(crate) use self::answered::{AnsweredKeyBounds, AnsweredKeys};
 pub(crate) use self::slots::{StreamSlot, StreamUse, streams_max, writer_of};
 pub(crate) use self::table::{ARROW, TABLE_PARAMETERS, accepts_table};
 

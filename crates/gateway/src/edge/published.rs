@@ -84,7 +84,7 @@ enum KeySetFault {
 pub(super) struct PublishedKeys {
     url: TokenKeyUrl,
     http: OutboundHttp,
-    kept: Mutex<KeptKeys>,
+    kept: Mutex<FetchedKeySet>,
     /// True if a token has named a key that the set does not have.
     is_wanted: AtomicBool,
     failures: AtomicU64,
@@ -92,14 +92,14 @@ pub(super) struct PublishedKeys {
 
 /// The last good key set, and the times of attempts.
 #[derive(Default)]
-struct KeptKeys {
+struct FetchedKeySet {
     text: Option<String>,
     received: Option<Instant>,
     tried: Option<Instant>,
     failure: Option<String>,
 }
 
-impl KeptKeys {
+impl FetchedKeySet {
     /// Returns true if it is time for the next attempt.
     fn is_due(&self, now: Instant, is_wanted: bool) -> bool {
         let Some(tried) = self.tried else { return true };
@@ -204,7 +204,7 @@ mod tests {
         let began = Instant::now();
         let at = |seconds: u64| began + Duration::from_secs(seconds);
         let away = || KeySetFault::Contents(millrace_access::Error::KeysAwaited);
-        let mut kept = KeptKeys::default();
+        let mut kept = FetchedKeySet::default();
         assert!(kept.is_due(at(0), false));
         assert_eq!(kept.take(at(0), Err(away())), Some(away().to_string().as_str()));
         assert_eq!(kept.text, None);

@@ -33,7 +33,7 @@ mod tests {
     };
     use millrace_index_placement::{CopyId, IndexNumber, SliceId};
     use millrace_node::indexes::{
-        CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes, OwnedDocuments,
+        CopyRecords, CopyScan, CopyScanned, KeyedRead, MessageBytes, OwnedDocuments, VersionKeys,
     };
     use serde::Serialize;
     use serde::de::DeserializeOwned;
@@ -73,7 +73,7 @@ mod tests {
             document_type: "mail".to_owned(),
             document: b"document".to_vec(),
             timestamp: Timestamp(1 << 50),
-            body: FedKeys(vec![(u64::MAX, vec![b"key".to_vec()])]),
+            body: VersionKeys(vec![(u64::MAX, vec![b"key".to_vec()])]),
             bytes: 20,
         };
         let content = PageContent { rows: vec![row.clone()], until: Some(b"until".to_vec()) };
@@ -114,7 +114,7 @@ mod tests {
             slice,
             copy: CopyId(17),
             bucket,
-            apart: vec![BucketId::new(40, 5)],
+            excluded: vec![BucketId::new(40, 5)],
             after: Some(b"after".to_vec()),
             until: None,
             timeout_ms: 9,

@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_may_be_long_under_way_and_not_slow() {
+    fn a_body_may_take_long_and_not_be_slow() {
         let left_after = |part: usize, count: usize| paced(false, 0, part, count).left;
         assert_eq!(left_after(2048, 600), BOUNDS.timeout, "it makes progress, for ten minutes");
         assert_eq!(left_after(1024, 600), BOUNDS.timeout, "just as fast as it must be");

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_idle_when_nothing_is_under_way() {
+    async fn a_connection_is_idle_when_nothing_is_in_progress() {
         let (first, idle) = (Duration::from_millis(5), Duration::from_millis(10));
         // Nothing ever happens on it.
         ConnectionActivity::default().idle(first, idle, || false).await;
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_is_under_way_while_its_client_waits() {
+    async fn a_stream_is_in_progress_while_its_client_waits() {
         let activity = Arc::new(ConnectionActivity::default());
         let in_flight = || activity.in_flight.load(Ordering::Relaxed);
         let in_memory = activity.begin().until_answered(Response::new(Body::from("answer")), BYTES_MIN);

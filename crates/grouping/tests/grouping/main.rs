@@ -3,6 +3,6 @@
 mod in_place;
 mod numbers;
 mod paging;
+mod plain;
 mod requests;
 mod support;
-mod twin;

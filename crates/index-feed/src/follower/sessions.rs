@@ -258,9 +258,9 @@ impl<B: Clone> IndexFeedFollower<B> {
             let rows = Arc::clone(&rows);
             match place {
                 Some(ArrivingPage::Reading { from, after }) => {
-                    let (apart, until) = (Self::apart(&self.owners, bucket), until.clone());
+                    let (excluded, until) = (Self::excluded(&self.owners, bucket), until.clone());
                     let compared =
-                        FollowEffect::Replace { copy, bucket, apart, read, from, after, until, rows };
+                        FollowEffect::Replace { copy, bucket, excluded, read, from, after, until, rows };
                     self.effects.push(compared);
                 }
                 Some(ArrivingPage::Lookup(documents)) => {

@@ -4,7 +4,6 @@ mod copies;
 mod documents;
 mod faults;
 mod queries;
-mod random;
 mod replication;
 mod world;
 

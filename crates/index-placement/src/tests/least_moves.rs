@@ -2,36 +2,37 @@ use std::collections::BTreeMap;
 
 use millrace_bucket::NodeKey;
 use millrace_cluster::NodeState;
+use millrace_fixtures::SeededRandom;
 
-use super::random::SeededNumbers;
+use super::SEED;
 use super::scenario::{PlacementScenario, node};
 use crate::draft::PlannerSabotage;
 use crate::{PlacementCommand, PlacementStep};
 
 /// A table as text with random copies on random nodes, and the number of copies on each node.
-fn random_line(numbers: &mut SeededNumbers, copies_max: usize) -> String {
-    let nodes = 1 + numbers.below(8);
-    let retired = if nodes > 2 && numbers.percent(20) { Some(numbers.below(nodes)) } else { None };
+fn random_line(numbers: &mut SeededRandom, copies_max: usize) -> String {
+    let nodes = 1 + numbers.index(8);
+    let retired = if nodes > 2 && numbers.percent(20) { Some(numbers.index(nodes)) } else { None };
     // Nodes that have come later have fewer copies, or none.
-    let used = if numbers.percent(50) { 1 + numbers.below(nodes) } else { nodes };
+    let used = if numbers.percent(50) { 1 + numbers.index(nodes) } else { nodes };
     let names: Vec<String> = (0..nodes)
         .map(|node| if Some(node) == retired { format!("{node}r") } else { node.to_string() })
         .collect();
     let mut indexes = Vec::new();
-    for index in 0..1 + numbers.below(6) {
-        let copies = (1 + numbers.below(copies_max)).min(used);
-        let slices = 1 << numbers.below(4);
+    for index in 0..1 + numbers.index(6) {
+        let copies = (1 + numbers.index(copies_max)).min(used);
+        let slices = 1 << numbers.index(4);
         let mut texts = Vec::new();
         for _ in 0..slices {
             let mut chosen: Vec<usize> = Vec::new();
             while chosen.len() < copies {
                 // Lower nodes are chosen more often.
-                let node = numbers.below(used).min(numbers.below(used));
+                let node = numbers.index(used).min(numbers.index(used));
                 if !chosen.contains(&node) {
                     chosen.push(node);
                 }
             }
-            let bytes = 1 + numbers.below(1000);
+            let bytes = 1 + numbers.index(1000);
             let copies: Vec<String> = chosen.iter().map(|node| format!("{node}:{bytes}")).collect();
             texts.push(copies.join(","));
         }
@@ -64,7 +65,7 @@ fn least(scenario: &PlacementScenario) -> (usize, usize) {
 
 #[test]
 fn random_tables_need_the_least_moves() {
-    let mut numbers = SeededNumbers::new(1);
+    let mut numbers = SeededRandom::new(SEED ^ 1);
     let mut moved = 0;
     for case in 0..100_000 {
         let copies_max = 1 + case % 3;
@@ -102,7 +103,7 @@ fn run(scenario: &mut PlacementScenario) -> u64 {
 
 #[test]
 fn rebalances_make_the_moves_that_were_planned() {
-    let mut numbers = SeededNumbers::new(2);
+    let mut numbers = SeededRandom::new(SEED ^ 2);
     for _ in 0..2_000 {
         let line = random_line(&mut numbers, 3);
         let mut scenario = PlacementScenario::parse(&line);
@@ -144,7 +145,7 @@ fn a_new_node_gets_its_share_from_the_others() {
 
 #[test]
 fn one_move_too_many_is_found() {
-    let mut numbers = SeededNumbers::new(2);
+    let mut numbers = SeededRandom::new(SEED ^ 2);
     let found = (0..300).position(|_| {
         let line = random_line(&mut numbers, 3);
         let mut scenario = PlacementScenario::parse(&line);

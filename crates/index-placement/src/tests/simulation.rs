@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::NodeKey;
 use millrace_cluster::NodeState;
+use millrace_fixtures::SeededRandom;
 
-use super::random::SeededNumbers;
+use super::SEED;
 use super::scenario::{CONTENT, PlacementScenario, name, node};
 use crate::draft::PlannerSabotage;
 use crate::node::NodeAvailability;
@@ -26,7 +27,7 @@ struct PlacementWorld {
     disks: BTreeMap<NodeKey, BTreeMap<CopyId, CopyProgress>>,
     /// Copies that have been able to answer at some time.
     complete: BTreeSet<CopyId>,
-    numbers: SeededNumbers,
+    numbers: SeededRandom,
     is_disturbed: bool,
     /// True while a rebalance that was asked for may begin moves.
     rebalancing: bool,
@@ -41,8 +42,8 @@ type SimFinding = String;
 
 impl PlacementWorld {
     fn new(seed: u64, sabotage: Option<PlannerSabotage>) -> Self {
-        let mut numbers = SeededNumbers::new(seed);
-        let nodes = 2 + numbers.below(4) as u16;
+        let mut numbers = SeededRandom::new(seed ^ SEED);
+        let nodes = 2 + numbers.index(4) as u16;
         let mut scenario = PlacementScenario { sabotage, ..PlacementScenario::default() };
         scenario.nodes = (0..nodes).map(|key| node(key, NodeState::Up)).collect();
         if numbers.percent(30) {
@@ -62,9 +63,9 @@ impl PlacementWorld {
     }
 
     fn declared(&mut self, name: &str) -> WantedIndex {
-        let definition = DefinitionHash(self.numbers.below(3) as u64);
-        let copies = 1 + self.numbers.below(3) as u8;
-        let slices = 1 << self.numbers.below(3);
+        let definition = DefinitionHash(self.numbers.index(3) as u64);
+        let copies = 1 + self.numbers.index(3) as u8;
+        let slices = 1 << self.numbers.index(3);
         let wanted = WantedIndex::new((CONTENT, name), definition, copies, slices).expect("valid numbers");
         if self.numbers.percent(10) { wanted.deferred() } else { wanted }
     }
@@ -72,8 +73,8 @@ impl PlacementWorld {
     /// Something happens to the nodes, the declarations, or an operator gives a command.
     fn disturb(&mut self) {
         let names = NAMES;
-        let at = self.numbers.below(self.scenario.nodes.len());
-        match self.numbers.below(100) {
+        let at = self.numbers.index(self.scenario.nodes.len());
+        match self.numbers.index(100) {
             0..12 => {
                 let states = [NodeState::Maintenance, NodeState::Down, NodeState::Retired];
                 let state = self.numbers.pick(&states).expect("there are states");
@@ -84,7 +85,7 @@ impl PlacementWorld {
             }
             12..32 => self.scenario.nodes[at].state = NodeState::Up,
             32..38 => {
-                let key = self.numbers.below(usize::from(NODES_MAX)) as u16;
+                let key = self.numbers.index(usize::from(NODES_MAX)) as u16;
                 if self.scenario.nodes.iter().all(|node| node.key.0 != key) {
                     let mut added = node(key, NodeState::Up);
                     let grouped = self.scenario.nodes.iter().any(|node| !node.group.is_empty());
@@ -113,8 +114,8 @@ impl PlacementWorld {
             62..65 => self.scenario.commands.push(PlacementCommand::Stop),
             65..70 => {
                 let index = name(self.numbers.pick(&names).expect("there are names"));
-                let (slice, from) = (self.numbers.below(4) as u8, self.scenario.nodes[at].key);
-                let to = NodeKey(self.numbers.below(usize::from(NODES_MAX)) as u16);
+                let (slice, from) = (self.numbers.index(4) as u8, self.scenario.nodes[at].key);
+                let to = NodeKey(self.numbers.index(usize::from(NODES_MAX)) as u16);
                 self.scenario.commands.push(PlacementCommand::Move { index, slice, from, to });
             }
             70..72 => {
@@ -144,7 +145,7 @@ impl PlacementWorld {
     }
 
     /// Nodes do what the table says, more or less quickly, and report some of it.
-    fn act(&mut self, failing: usize) {
+    fn act(&mut self, failing: u64) {
         let table = self.scenario.table.clone();
         for at in 0..self.scenario.nodes.len() {
             let (key, serves) = (self.scenario.nodes[at].key, self.scenario.nodes[at].state.serves());
@@ -180,7 +181,7 @@ impl PlacementWorld {
         slice: SliceId,
         copy: &PlacedCopy,
         known: Option<CopyProgress>,
-        failing: usize,
+        failing: u64,
     ) -> CopyProgress {
         match (copy.state, known) {
             (PlacedCopyState::Leaving, None | Some(CopyProgress::Gone)) => CopyProgress::Gone,

@@ -183,7 +183,7 @@ mod tests {
     proptest! {
         /// Uses whole numbers, for which sums are exact in any order.
         #[test]
-        fn rows_have_the_sums_that_the_plain_twin_finds(
+        fn rows_have_the_sums_that_the_plain_form_finds(
             width in 1usize..100,
             numbers in proptest::collection::vec(-9i8..9, 100..1100),
             rows in proptest::collection::vec(0u16..14, 0..20),

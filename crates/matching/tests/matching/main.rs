@@ -4,6 +4,6 @@ mod conditions;
 mod costs;
 mod elements;
 mod equalities;
+mod plain;
 mod reference;
-mod twin;
 mod vectors;

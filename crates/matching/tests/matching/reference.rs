@@ -12,7 +12,7 @@ use millrace_schema::{DistanceMetric, Schema};
 use millrace_tensor::{Tensor, TensorCells, TensorType};
 use proptest::prelude::*;
 
-use crate::twin::fits;
+use crate::plain::fits;
 
 const WORDS: [&str; 6] = ["ab", "abc", "b", "bca", "cab", "c"];
 
@@ -238,12 +238,12 @@ fn tree() -> impl Strategy<Value = PlanNode> {
 }
 
 /// One document, and the simple implementation of matching it.
-struct MatchingTwin<'a> {
+struct ReferenceMatcher<'a> {
     plan: &'a Plan,
     document: &'a Fields,
 }
 
-impl MatchingTwin<'_> {
+impl ReferenceMatcher<'_> {
     /// Tokens with `None` between elements.
     fn tokens(&self, name: &str) -> Vec<Option<String>> {
         let Some(value) = self.document.get(name) else { return Vec::new() };
@@ -487,17 +487,17 @@ fn uses<'n>(node: &'n PlanNode, leaf: LeafId, wanted: bool, near: &mut Vec<&'n P
 
 /// For each leaf, the distance of the last document among the nearest.
 fn cutoffs(plan: &Plan, documents: &[(Fields, bool)]) -> BTreeMap<LeafId, f64> {
-    let candidates: Vec<MatchingTwin<'_>> = documents
+    let candidates: Vec<ReferenceMatcher<'_>> = documents
         .iter()
         .filter(|(_, live)| *live)
-        .map(|(document, _)| MatchingTwin { plan, document })
-        .filter(|twin| twin.node(&plan.root, false, &|_, negated| !negated))
+        .map(|(document, _)| ReferenceMatcher { plan, document })
+        .filter(|reference| reference.node(&plan.root, false, &|_, negated| !negated))
         .collect();
     let cutoff = |leaf: LeafId| {
         let Predicate::Nearest { target_hits, threshold, .. } = &plan.leaves[leaf.0].predicate else {
             return None;
         };
-        let mut distances: Vec<f64> = candidates.iter().map(|twin| twin.distance(leaf)).collect();
+        let mut distances: Vec<f64> = candidates.iter().map(|reference| reference.distance(leaf)).collect();
         distances.retain(|distance| *distance < f64::INFINITY && *distance <= threshold.unwrap_or(f64::MAX));
         distances.sort_by(f64::total_cmp);
         distances.truncate(*target_hits as usize);
@@ -510,7 +510,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn matching_finds_what_its_twin_does(
+    fn matching_finds_what_its_reference_does(
         documents in proptest::collection::vec(document(), 0..40),
         leaves in leaves(),
         root in tree(),
@@ -523,11 +523,11 @@ proptest! {
         let matches = match_plan(&plan, &view, demands, &|| false).unwrap();
 
         let cutoffs = cutoffs(&plan, &documents);
-        let nearest = |twin: &MatchingTwin<'_>, leaf: LeafId| twin.distance(leaf) <= cutoffs[&leaf];
+        let nearest = |reference: &ReferenceMatcher<'_>, leaf: LeafId| reference.distance(leaf) <= cutoffs[&leaf];
         let mut expected = Vec::new();
         for (place, (document, live)) in documents.iter().enumerate() {
-            let twin = MatchingTwin { plan: &plan, document };
-            if *live && twin.node(&plan.root, false, &|leaf, _| nearest(&twin, leaf)) {
+            let reference = ReferenceMatcher { plan: &plan, document };
+            if *live && reference.node(&plan.root, false, &|leaf, _| nearest(&reference, leaf)) {
                 expected.push(place);
             }
         }
@@ -541,32 +541,32 @@ proptest! {
 
         for of_chunk in &matches.chunks {
             for (number, leaf) in of_chunk.leaves.iter().enumerate() {
-                let twins = of_chunk.documents.iter().map(|document| {
-                    MatchingTwin { plan: &plan, document: &documents[of_chunk.chunk * chunk + usize::from(*document)].0 }
+                let references = of_chunk.documents.iter().map(|document| {
+                    ReferenceMatcher { plan: &plan, document: &documents[of_chunk.chunk * chunk + usize::from(*document)].0 }
                 });
                 let leaf_id = LeafId(number);
                 match leaf {
                     LeafMatches::None => {
-                        for twin in twins {
-                            prop_assert!(twin.shown(leaf_id).is_empty());
-                            prop_assert!(twin.shown_weight(leaf_id).is_none());
-                            prop_assert_eq!(twin.distance(leaf_id), f64::INFINITY);
+                        for reference in references {
+                            prop_assert!(reference.shown(leaf_id).is_empty());
+                            prop_assert!(reference.shown_weight(leaf_id).is_none());
+                            prop_assert_eq!(reference.distance(leaf_id), f64::INFINITY);
                         }
                     }
                     LeafMatches::Matched(matched) => {
-                        let expected: Vec<bool> = twins.map(|twin| twin.shown_weight(leaf_id).is_some()).collect();
+                        let expected: Vec<bool> = references.map(|reference| reference.shown_weight(leaf_id).is_some()).collect();
                         prop_assert_eq!(matched, &expected);
                     }
                     LeafMatches::Weights(weights) => {
-                        let expected: Vec<Option<i64>> = twins.map(|twin| twin.shown_weight(leaf_id).map(i64::from)).collect();
+                        let expected: Vec<Option<i64>> = references.map(|reference| reference.shown_weight(leaf_id).map(i64::from)).collect();
                         prop_assert_eq!(weights, &expected, "{:?}", &plan.leaves[number]);
                     }
                     LeafMatches::Distances(distances) => {
-                        let expected: Vec<f64> = twins.map(|twin| twin.distance(leaf_id)).collect();
+                        let expected: Vec<f64> = references.map(|reference| reference.distance(leaf_id)).collect();
                         prop_assert_eq!(distances, &expected);
                     }
                     LeafMatches::Words(occurrences) => {
-                        let expected: Vec<Vec<u32>> = twins.map(|twin| twin.shown(leaf_id)).collect();
+                        let expected: Vec<Vec<u32>> = references.map(|reference| reference.shown(leaf_id)).collect();
                         let counts: Vec<u32> = expected.iter().map(|places| places.len() as u32).collect();
                         prop_assert_eq!(&occurrences.counts, &counts);
                         prop_assert_eq!(&occurrences.positions, &expected.concat());
@@ -575,16 +575,16 @@ proptest! {
             }
         }
 
-        let live: Vec<MatchingTwin<'_>> =
-            documents.iter().filter(|(_, live)| *live).map(|(document, _)| MatchingTwin { plan: &plan, document }).collect();
+        let live: Vec<ReferenceMatcher<'_>> =
+            documents.iter().filter(|(_, live)| *live).map(|(document, _)| ReferenceMatcher { plan: &plan, document }).collect();
         prop_assert_eq!(matches.documents, live.len() as u64);
         for (number, frequency) in matches.statistics.document_frequency.iter().enumerate() {
-            let twins = live.iter().filter(|twin| match plan.leaves[number].predicate {
-                Predicate::Words(_) => !twin.positions(LeafId(number)).is_empty(),
-                Predicate::WordIn(_) => twin.leaf_weight(LeafId(number)).is_some(),
+            let references = live.iter().filter(|reference| match plan.leaves[number].predicate {
+                Predicate::Words(_) => !reference.positions(LeafId(number)).is_empty(),
+                Predicate::WordIn(_) => reference.leaf_weight(LeafId(number)).is_some(),
                 _ => false,
             });
-            prop_assert_eq!(*frequency, twins.count() as u64);
+            prop_assert_eq!(*frequency, references.count() as u64);
         }
         let words: Vec<&str> = plan
             .leaves
@@ -594,7 +594,7 @@ proptest! {
             .collect();
         for field in words {
             let statistics = matches.statistics.fields.get(field).copied().unwrap_or_default();
-            let lengths = live.iter().map(|twin| twin.tokens(field).len() as u64);
+            let lengths = live.iter().map(|reference| reference.tokens(field).len() as u64);
             prop_assert_eq!(statistics.tokens, lengths.clone().sum::<u64>());
             prop_assert_eq!(statistics.documents, lengths.filter(|length| *length > 0).count() as u64);
         }

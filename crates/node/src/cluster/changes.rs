@@ -369,15 +369,15 @@ async fn change_all(
         share.positions.push(position);
         share.changes.push(change);
     }
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     for (owner, of_owner) in shares {
         for ChangeShare { positions, changes, bytes: _ } in of_owner {
             let (node, owner) = (Arc::clone(node), owner.clone());
             let question = async move { ask_owner(&node, owner, changes, limits, deadline).await };
-            asked.push((positions, tokio::spawn(question)));
+            requested.push((positions, tokio::spawn(question)));
         }
     }
-    for (positions, answer) in asked {
+    for (positions, answer) in requested {
         // After a panic, which has been logged, the owner may have got the changes.
         let answer = answer.await.unwrap_or_else(|error| Err(Error::Unknown(error.to_string())));
         let of_share: Vec<Result<SettledChange, Error>> = match answer {
@@ -441,9 +441,9 @@ async fn ask_remote(
              {CONDITIONAL_CHANGES}: upgrade those of earlier versions"
         )));
     }
-    let asked = node.transport()?.documents(remote.clone(), question);
+    let requested = node.transport()?.documents(remote.clone(), question);
     let silent = |_| Error::Unknown(format!("node {remote} has not answered in time"));
-    let answer = tokio::time::timeout_at((deadline + GRACE).into(), asked).await.map_err(silent)?;
+    let answer = tokio::time::timeout_at((deadline + GRACE).into(), requested).await.map_err(silent)?;
     answer.map_err(|error| match error {
         Error::Unreachable { address, reason, sent: false } => {
             Error::Unsettled(format!("node {address} cannot be reached: {reason}"))

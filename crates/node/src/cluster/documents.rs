@@ -405,16 +405,16 @@ pub async fn ask_owners<G: Send + 'static>(
     questions: Vec<(DocumentGroup, DocumentsQuestion, G)>,
     deadline: Instant,
 ) -> Vec<Result<DocumentsAnswer, Error>> {
-    let mut asked = Vec::with_capacity(questions.len());
+    let mut requested = Vec::with_capacity(questions.len());
     for (group, question, guard) in questions {
         let node = Arc::clone(node);
-        asked.push(tokio::spawn(async move {
+        requested.push(tokio::spawn(async move {
             let _guard = guard;
             ask_owner(&node, version, &group, question, deadline).await
         }));
     }
-    let mut answers = Vec::with_capacity(asked.len());
-    for answer in asked {
+    let mut answers = Vec::with_capacity(requested.len());
+    for answer in requested {
         let answer = answer.await;
         answers.push(answer.unwrap_or_else(|error| Err(Error::Internal(error.to_string()))));
     }
@@ -444,8 +444,8 @@ async fn ask_owner(
     match cluster.address(*owner)? {
         NodeAddress::Local => own_documents(node, question).await,
         NodeAddress::Remote(remote) => {
-            let asked = node.transport()?.documents(remote.clone(), question);
-            match tokio::time::timeout_at((deadline + GRACE).into(), asked).await {
+            let requested = node.transport()?.documents(remote.clone(), question);
+            match tokio::time::timeout_at((deadline + GRACE).into(), requested).await {
                 Ok(answer) => answer.map_err(Error::of_change),
                 Err(_) => Err(Error::Unknown(format!("node {remote} has not answered in time"))),
             }
@@ -514,8 +514,8 @@ pub(super) async fn ask_reader(
     match reader {
         NodeAddress::Local => own_documents(node, question).await,
         NodeAddress::Remote(remote) => {
-            let asked = node.transport()?.documents(remote.clone(), question);
-            tokio::time::timeout_at(deadline.into(), asked).await.unwrap_or_else(|_| {
+            let requested = node.transport()?.documents(remote.clone(), question);
+            tokio::time::timeout_at(deadline.into(), requested).await.unwrap_or_else(|_| {
                 let reason = "it has not answered in time".to_owned();
                 Err(Error::Unreachable { address: remote.address, reason, sent: true })
             })

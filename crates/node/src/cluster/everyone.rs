@@ -60,7 +60,7 @@ where
     A: Send + 'static,
     F: Future<Output = Result<A, Error>> + Send + 'static,
 {
-    let mut asked = JoinSet::new();
+    let mut requested = JoinSet::new();
     let mut answers = Vec::new();
     for listed in ListedNode::all(&*cluster.state()?) {
         if let Some(state) = listed.away {
@@ -84,12 +84,12 @@ where
             sent: true,
         };
         let answer = ask(address);
-        asked.spawn(async move {
+        requested.spawn(async move {
             let answer = tokio::time::timeout_at(deadline.into(), answer).await;
             (listed, answer.unwrap_or(Err(silent)))
         });
     }
-    while let Some(answer) = asked.join_next().await {
+    while let Some(answer) = requested.join_next().await {
         answers.push(answer.map_err(|error| Error::Internal(error.to_string()))?);
     }
     answers.sort_by_key(|(listed, _)| listed.key);

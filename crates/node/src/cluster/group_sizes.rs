@@ -168,13 +168,13 @@ impl SizesAttempt<'_> {
         };
         let found =
             readers_of_all(self.node, self.cluster, groups, self.deadline, SilentOwners::Fail).await?;
-        let mut asked = JoinSet::new();
+        let mut requested = JoinSet::new();
         for (reader, buckets) in found.assigned(&|_| false).0 {
             let question =
                 GroupSizesQuestion { version: found.version, buckets, wanted: self.wanted.clone() };
             let (node, place) = (Arc::clone(self.node), self.cluster.address(reader)?);
             let deadline = self.deadline;
-            asked.spawn(async move {
+            requested.spawn(async move {
                 match place {
                     NodeAddress::Local => own_group_sizes(&node, question).await,
                     NodeAddress::Remote(remote) => {
@@ -190,8 +190,8 @@ impl SizesAttempt<'_> {
                 }
             });
         }
-        let mut pages = Vec::with_capacity(asked.len());
-        while let Some(page) = asked.join_next().await {
+        let mut pages = Vec::with_capacity(requested.len());
+        while let Some(page) = requested.join_next().await {
             pages.push(page.map_err(|error| Error::Internal(error.to_string()))??);
         }
         // No node has anything of groups without documents.

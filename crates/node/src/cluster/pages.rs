@@ -248,7 +248,7 @@ impl ScanReaders {
         deadline: Instant,
     ) -> Result<(), Error> {
         let bytes = (PAGE_BYTES / self.nodes.len().max(1)).max(NODE_BYTES_MIN);
-        let mut asked = JoinSet::new();
+        let mut requested = JoinSet::new();
         for (number, pages) in self.nodes.iter().enumerate().filter(|(_, pages)| pages.is_awaited()) {
             let question = DocumentsQuestion::BucketPage {
                 version: self.version,
@@ -258,9 +258,9 @@ impl ScanReaders {
                 bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             };
             let (node, reader) = (Arc::clone(node), cluster.address(pages.node)?);
-            asked.spawn(async move { (number, ask_reader(&node, reader, question, deadline).await) });
+            requested.spawn(async move { (number, ask_reader(&node, reader, question, deadline).await) });
         }
-        while let Some(answer) = asked.join_next().await {
+        while let Some(answer) = requested.join_next().await {
             let (number, answer) = answer.map_err(|error| Error::Internal(error.to_string()))?;
             let DocumentsAnswer::Page(documents, next) = answer? else {
                 let reason = "a node was asked for a page of documents, and answers something else";

@@ -50,7 +50,7 @@ pub(crate) async fn readers_of_all(
     let owners = cluster.owners(groups)?;
     let near = cluster.own().key;
     let mut found = ReaderAssignment { version: owners.version, readers: Vec::new(), silent: Vec::new() };
-    let mut asked = JoinSet::new();
+    let mut requested = JoinSet::new();
     for (owner, buckets) in owners.nodes {
         match cluster.address(owner)? {
             NodeAddress::Local => {
@@ -58,7 +58,7 @@ pub(crate) async fn readers_of_all(
             }
             NodeAddress::Remote(remote) => {
                 let (node, version) = (Arc::clone(node), owners.version);
-                asked.spawn(async move {
+                requested.spawn(async move {
                     let question = ReadersQuestion { version, near, buckets };
                     let answer = async { node.transport()?.readers(remote.clone(), question).await };
                     let answer = tokio::time::timeout_at(until.into(), answer).await.unwrap_or_else(|_| {
@@ -70,7 +70,7 @@ pub(crate) async fn readers_of_all(
             }
         }
     }
-    while let Some(answer) = asked.join_next().await {
+    while let Some(answer) = requested.join_next().await {
         match answer.map_err(|error| Error::Internal(error.to_string()))? {
             (_, Ok(readers)) => found.readers.extend(readers),
             (owner, Err(Error::Unreachable { .. })) if silent == SilentOwners::Skip => {

@@ -179,7 +179,7 @@ pub async fn forward_request<R: ForwardableRequest>(
         return Ok(RoutingDecision::Local(ReadFence::default()));
     };
     let RouteSubject { location, group, part } = subject;
-    let asked = RoutedRequest { node, cluster, location, access, hop, part, request, deadline };
+    let requested = RoutedRequest { node, cluster, location, access, hop, part, request, deadline };
     let mut backoff = RouteBackoff::until(deadline);
     let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
     loop {
@@ -193,8 +193,8 @@ pub async fn forward_request<R: ForwardableRequest>(
             };
         }
         let routed = match access {
-            AccessKind::Search if *hop == ForwardKind::Client => asked.route_within(half).await,
-            _ => asked.route().await,
+            AccessKind::Search if *hop == ForwardKind::Client => requested.route_within(half).await,
+            _ => requested.route().await,
         };
         let error = match routed {
             Ok(decision) => return Ok(decision),

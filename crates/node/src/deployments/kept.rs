@@ -15,7 +15,7 @@ use crate::reindexing::LocalReindexings;
 const RESTORE: &str = "put a copy of the directory back, or move it away and deploy the application again";
 
 /// The active application of a data directory.
-pub(super) struct KeptApplication {
+pub(super) struct StoredApplication {
     /// Its generation; 0 after it was deleted.
     pub generation: u64,
     pub removals: TypeRemovals,
@@ -23,7 +23,7 @@ pub(super) struct KeptApplication {
     pub draft: Option<ApplicationDraft>,
 }
 
-impl KeptApplication {
+impl StoredApplication {
     /// Reads the files of a directory; `None` if there was no application yet.
     pub fn read(directory: &Path) -> Result<Option<Self>, StartError> {
         let active = directory.join(ACTIVE);
@@ -44,7 +44,7 @@ impl KeptApplication {
             0 => None,
             _ => Some(read_package(&package_of(directory, generation))?),
         };
-        Ok(Some(KeptApplication { generation, removals, draft }))
+        Ok(Some(StoredApplication { generation, removals, draft }))
     }
 }
 
@@ -82,7 +82,7 @@ fn unread(path: &Path, source: io::Error) -> StartError {
 /// that are found; an application that this version does not accept is found by the start alone.
 pub fn check_application(data_dir: &Path) -> Vec<CheckFinding> {
     let directory = data_dir.join("application");
-    let application = KeptApplication::read(&directory).map(drop);
+    let application = StoredApplication::read(&directory).map(drop);
     let reindexing = LocalReindexings::open(&directory).map(drop);
     let faults = [application, reindexing].into_iter().filter_map(Result::err);
     faults.map(|fault| finding(fault, &directory)).collect()

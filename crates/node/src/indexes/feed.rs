@@ -28,7 +28,7 @@ const GATHERED: usize = 4096;
 const DROP_BYTES: usize = 256;
 
 /// Change that waits.
-pub(super) enum FedChange {
+pub(super) enum WaitingChange {
     Row(CommittedRow),
     /// A drop of all documents of a scope until a time.
     Drop(DroppingScope, Timestamp),
@@ -46,7 +46,7 @@ pub(super) struct IndexFeed {
 
 #[derive(Default)]
 struct FeedQueue {
-    changes: VecDeque<FedChange>,
+    changes: VecDeque<WaitingChange>,
     bytes: usize,
     cut: bool,
     stopped: bool,
@@ -58,7 +58,7 @@ struct FeedQueue {
 
 /// Changes that were taken from the queue.
 pub(super) struct TakenChanges {
-    pub changes: VecDeque<FedChange>,
+    pub changes: VecDeque<WaitingChange>,
     /// True if changes are missing before these.
     pub cut: bool,
 }
@@ -95,7 +95,7 @@ impl IndexFeed {
     }
 
     /// Adds changes of these numbers of bytes. Wakes the thread for the first that wait, and for many.
-    fn push(&self, changes: impl Iterator<Item = (FedChange, usize)>) {
+    fn push(&self, changes: impl Iterator<Item = (WaitingChange, usize)>) {
         let mut queue = self.queue.lock();
         if !queue.is_open {
             return;
@@ -175,7 +175,7 @@ impl CommitFollower for IndexFeed {
     fn committed(&self, rows: Vec<CommittedRow>) {
         self.push(rows.into_iter().map(|row| {
             let bytes = row.bytes();
-            (FedChange::Row(row), bytes)
+            (WaitingChange::Row(row), bytes)
         }));
     }
 
@@ -193,7 +193,7 @@ impl CommitFollower for IndexFeed {
     }
 
     fn dropped(&self, scope: &DroppingScope, until: Timestamp) {
-        self.push(std::iter::once((FedChange::Drop(scope.clone(), until), DROP_BYTES)));
+        self.push(std::iter::once((WaitingChange::Drop(scope.clone(), until), DROP_BYTES)));
     }
 
     fn changing(&self, buckets: &[BucketId]) -> Result<(), StoreError> {

@@ -46,8 +46,8 @@ use service::{KnownDefinitions, PlacedService, PlacedServiceParts};
 use source::PlacedSource;
 
 pub use message::{
-    CopyRecords, CopyScan, CopyScanned, FedKeys, KeyedRead, MessageBytes, OwnedDocuments, PlacedAnswer,
-    PlacedQuestion,
+    CopyRecords, CopyScan, CopyScanned, KeyedRead, MessageBytes, OwnedDocuments, PlacedAnswer,
+    PlacedQuestion, VersionKeys,
 };
 pub use reports::{PlacementLinks, PlacementReporter, WantedIndexes};
 

@@ -18,7 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use super::IndexDefinition;
 use super::adopting::PendingAdoption;
 use super::erasing::IndexErasure;
-use super::feed::{FedChange, IndexFeed};
+use super::feed::{IndexFeed, WaitingChange};
 use super::following::FollowerSwitch;
 use super::notes::NotedChange;
 use super::opened::{IndexDirectory, OpenedIndex};
@@ -319,7 +319,7 @@ impl IndexesInner {
     fn take_in(
         &self,
         indexes: &[Arc<OpenedIndex>],
-        changes: impl IntoIterator<Item = FedChange>,
+        changes: impl IntoIterator<Item = WaitingChange>,
         taken: &mut TakenUntil,
     ) -> Result<(), Error> {
         let mut batches: Vec<Vec<IndexChange>> = indexes.iter().map(|_| Vec::new()).collect();
@@ -332,7 +332,7 @@ impl IndexesInner {
         };
         for change in changes {
             match change {
-                FedChange::Row(row) => {
+                WaitingChange::Row(row) => {
                     let is_late = row.timestamp() <= taken.looked_up;
                     if is_late {
                         apply(&mut batches);
@@ -362,7 +362,7 @@ impl IndexesInner {
                         gathered = 0;
                     }
                 }
-                FedChange::Drop(scope, until) => {
+                WaitingChange::Drop(scope, until) => {
                     apply(&mut batches);
                     taken.looked_up = taken.looked_up.max(until);
                     for index in indexes {

@@ -103,7 +103,7 @@ fn rewritten(
     let Ok(reached) = ResolvedSources::by(&query.sources, deployment) else {
         return Ok(RewrittenQuery::unchanged(query));
     };
-    let schemas: Vec<_> = reached.kinds.iter().map(|asked| &*asked.kind.schema).collect();
+    let schemas: Vec<_> = reached.kinds.iter().map(|requested| &*requested.kind.schema).collect();
     let explains = level >= RULES_LEVEL;
     let tokens = &deployment.application.container.special_tokens;
     let typed = parsed(&query, &schemas, tokens);

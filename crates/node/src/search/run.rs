@@ -220,11 +220,11 @@ impl PreparedQuery {
         let QueryRequest { deployment, query, started, gone, .. } = &request;
         let ResolvedSources { kinds, unresolved } = ResolvedSources::by(&query.sources, deployment)?;
         let mut known = companion_types(query, deployment);
-        known.extend(kinds.iter().map(|asked| asked.kind));
+        known.extend(kinds.iter().map(|requested| requested.kind));
         let (kinds, lacking) = having(kinds, query);
         let searches = kinds
             .iter()
-            .map(|asked| plan(asked, &known, &request).map(Arc::new))
+            .map(|requested| plan(requested, &known, &request).map(Arc::new))
             .collect::<Result<Vec<Arc<PreparedSearch>>, Error>>()?;
         check_groupings(searches.iter().map(|search| search.plan()))?;
         request.node.field_uses().count(&searches);
@@ -239,7 +239,7 @@ impl PreparedQuery {
             .or_when(Arc::clone(gone))
             .pausing_with(pool::pause);
         let planned = started.elapsed();
-        let kinds = kinds.iter().map(|asked| Arc::clone(asked.kind)).collect();
+        let kinds = kinds.iter().map(|requested| Arc::clone(requested.kind)).collect();
         let unresolved = unresolved.map(Arc::new);
         Ok(PreparedQuery { scope, kinds, unresolved, lacking, searches, planned, timeout, deadline, request })
     }
@@ -326,9 +326,9 @@ impl PreparedQuery {
             let others = parts.into_iter().skip(usize::from(covered.is_some()));
             let others = others.map(|part| Ok(view(&common(part, &self.scope))?));
             let views = covered.map(Ok).into_iter().chain(others).collect::<Result<Vec<_>, Error>>()?;
-            if let (Some(ordered), Some(sought)) = (&ordered, views.first())
-                && let Some(matched) = search.matched(sought.as_ref(), &self.deadline)?
-                && matched.saturating_sub(ordered.changed(sought.as_ref())?)
+            if let (Some(ordered), Some(first_view)) = (&ordered, views.first())
+                && let Some(matched) = search.matched(first_view.as_ref(), &self.deadline)?
+                && matched.saturating_sub(ordered.changed(first_view.as_ref())?)
                     < plan.offset.saturating_add(plan.hits) as u64
             {
                 first = Some(ordered.more()?);
@@ -413,19 +413,19 @@ impl PlanTrace {
 /// Texts that the query needs embedded, over all schemas that it searches.
 pub fn embeddings(deployment: &CompiledApplication, query: &Query) -> Result<Vec<EmbeddedInput>, Error> {
     let mut wanted = Vec::new();
-    for asked in ResolvedSources::by(&query.sources, deployment)?.kinds {
-        wanted.extend(millrace_plan::embeddings(query, &asked.kind.schema)?);
+    for requested in ResolvedSources::by(&query.sources, deployment)?.kinds {
+        wanted.extend(millrace_plan::embeddings(query, &requested.kind.schema)?);
     }
     Ok(wanted)
 }
 
 /// Plans the query for one schema; `all` are the schemas of the request.
 fn plan(
-    asked: &SearchedSchema<'_>,
+    requested: &SearchedSchema<'_>,
     all: &[&Arc<CompiledDocumentType>],
     QueryRequest { node, deployment, query, embeddings, memory, .. }: &QueryRequest,
 ) -> Result<PreparedSearch, Error> {
-    let kind = asked.kind;
+    let kind = requested.kind;
     let elsewhere = |field: &str| {
         let mut others = all.iter().filter(|other| other.schema.name != kind.schema.name);
         others.find_map(|other| term_end(&other.schema, field))
@@ -445,10 +445,10 @@ fn plan(
         deployment.check_selection(selection)?;
     }
     let profile = kind.profile(&plan.profile)?;
-    let cluster = asked.cluster().map_or_else(|| Arc::from(""), |cluster| Arc::clone(&cluster.id));
+    let cluster = requested.cluster().map_or_else(|| Arc::from(""), |cluster| Arc::clone(&cluster.id));
     let search = PreparedSearch::new(Arc::new(plan), Arc::clone(profile), cluster);
-    let search = search.within(asked.within());
-    Ok(match asked.cluster() {
+    let search = search.within(requested.within());
+    Ok(match requested.cluster() {
         Some(cluster) => search.with_snippets(&cluster.snippets),
         None => search,
     })

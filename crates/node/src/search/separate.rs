@@ -126,10 +126,11 @@ impl SourceQueries {
     ) -> Result<SearchOutcome, Error> {
         let SourceQueries { sources, joining } = self;
         let memory = node.query_memory();
-        let (mut asked, mut running) = (Vec::with_capacity(sources.len()), Vec::with_capacity(sources.len()));
+        let (mut requested, mut running) =
+            (Vec::with_capacity(sources.len()), Vec::with_capacity(sources.len()));
         for (part, made) in sources {
             let of_it = Arc::new(made.query);
-            asked.push(SourceOutcome { name: part.name, query: Arc::clone(&of_it), outcome: None });
+            requested.push(SourceOutcome { name: part.name, query: Arc::clone(&of_it), outcome: None });
             let request = QueryRequest {
                 node: Arc::clone(node),
                 deployment: Arc::clone(deployment),
@@ -145,10 +146,10 @@ impl SourceQueries {
             };
             running.push((part.is_optional, search(request)));
         }
-        for (of, outcome) in asked.iter_mut().zip(run_concurrently(running).await?) {
+        for (of, outcome) in requested.iter_mut().zip(run_concurrently(running).await?) {
             of.outcome = outcome;
         }
-        let joined = merge_outcomes(asked, query, joining)?;
+        let joined = merge_outcomes(requested, query, joining)?;
         Ok(SearchOutcome { memory: Some(memory), ..joined })
     }
 }
@@ -209,23 +210,23 @@ struct SourceOutcome {
 
 /// Merges the results of all sources.
 fn merge_outcomes(
-    mut asked: Vec<SourceOutcome>,
+    mut requested: Vec<SourceOutcome>,
     query: &Query,
     joining: ResultJoining,
 ) -> Result<SearchOutcome, Error> {
     let is_found = |of: &SourceOutcome| matches!(of.outcome, Some(Ok(_)));
-    if !asked.iter().any(is_found) {
-        let first = asked.into_iter().find_map(|of| of.outcome?.err());
+    if !requested.iter().any(is_found) {
+        let first = requested.into_iter().find_map(|of| of.outcome?.err());
         return Err(first.unwrap_or(Error::Timeout(query.timeout)));
     }
-    keep_unshown(&mut asked);
+    keep_unshown(&mut requested);
     let mut all = SearchOutcome {
         notices: SearchNotices { unresolved: joining.unresolved.map(Arc::new), ..SearchNotices::default() },
         timeout: query.timeout,
         grouped: !joining.blends,
         ..SearchOutcome::default()
     };
-    for SourceOutcome { name, outcome, .. } in asked {
+    for SourceOutcome { name, outcome, .. } in requested {
         match outcome {
             None => {}
             Some(Ok(found)) => add(&mut all, name, found),
@@ -290,9 +291,9 @@ fn name_source(group: &mut ResultGroup, source: &Arc<str>) {
 
 /// Reduces the notices about selected fields that no hit of a source can have: only fields that no other
 /// source with the same selection shows are left, each once.
-fn keep_unshown(asked: &mut [SourceOutcome]) {
+fn keep_unshown(requested: &mut [SourceOutcome]) {
     let mut shown: Vec<(String, bool)> = Vec::new();
-    for SourceOutcome { query, outcome, .. } in asked.iter() {
+    for SourceOutcome { query, outcome, .. } in requested.iter() {
         let Some(Ok(found)) = outcome else { continue };
         for field in &query.presentation.fields {
             let is_shown = !found.notices.unshown.iter().any(|unshown| unshown.field == *field);
@@ -301,7 +302,7 @@ fn keep_unshown(asked: &mut [SourceOutcome]) {
     }
     let mut known: Vec<String> =
         shown.into_iter().filter(|(_, shown)| *shown).map(|(field, _)| field).collect();
-    for of in asked {
+    for of in requested {
         let Some(Ok(found)) = &mut of.outcome else { continue };
         found.notices.unshown.retain(|unshown| {
             let is_known = known.contains(&unshown.field);

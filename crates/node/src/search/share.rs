@@ -160,11 +160,11 @@ pub async fn start(
     let query = Arc::new(query);
     let until = started + query.timeout;
     let embeddings = Arc::new(super::embed(node, &deployment, &query, until, &gone).await?);
-    let asked = Arc::clone(node);
+    let requested = Arc::clone(node);
     // The gathering node has checked the caller.
     let permit = Permit::of_server();
     let request = QueryRequest {
-        node: asked,
+        node: requested,
         deployment,
         query,
         rule_trace,

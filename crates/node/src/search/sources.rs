@@ -32,13 +32,14 @@ impl SearchedSchema<'_> {
     /// Selections of which a document must match one to be in one of the clusters; empty if all documents of
     /// the type are.
     pub fn within(&self) -> Vec<Arc<DocumentSelection>> {
-        let asked = || self.clusters.iter().map(|at| &self.kind.clusters[*at]);
+        let requested = || self.clusters.iter().map(|at| &self.kind.clusters[*at]);
         // A stored document is in some cluster, so all of them together contain everything.
-        if self.clusters.len() == self.kind.clusters.len() || asked().any(|cluster| cluster.belongs.is_none())
+        if self.clusters.len() == self.kind.clusters.len()
+            || requested().any(|cluster| cluster.belongs.is_none())
         {
             return Vec::new();
         }
-        asked().filter_map(|cluster| cluster.belongs.clone()).collect()
+        requested().filter_map(|cluster| cluster.belongs.clone()).collect()
     }
 }
 
@@ -82,7 +83,7 @@ pub(super) fn having<'d>(
 ) -> (Vec<SearchedSchema<'d>>, Vec<LackingSchema>) {
     let mut left_out = Vec::new();
     for lacks in [SchemaPart::RankProfile, SchemaPart::DocumentSummary] {
-        let has = |asked: &SearchedSchema<'_>| lacks.is_in(&asked.kind.schema, query);
+        let has = |requested: &SearchedSchema<'_>| lacks.is_in(&requested.kind.schema, query);
         if !kinds.iter().any(has) {
             continue;
         }
@@ -91,7 +92,7 @@ pub(super) fn having<'d>(
         left_out.extend(
             lacking
                 .into_iter()
-                .map(|asked| LackingSchema { schema: Arc::clone(&asked.kind.schema.name), lacks }),
+                .map(|requested| LackingSchema { schema: Arc::clone(&requested.kind.schema.name), lacks }),
         );
     }
     (kinds, left_out)
@@ -108,8 +109,10 @@ pub struct ResolvedSources<'d> {
 impl ResolvedSources<'_> {
     /// True if a query that names no group searches all documents of these sources.
     pub(crate) fn are_indexed(&self) -> bool {
-        let clusters =
-            self.kinds.iter().flat_map(|asked| asked.clusters.iter().map(|at| &asked.kind.clusters[*at]));
+        let clusters = self
+            .kinds
+            .iter()
+            .flat_map(|requested| requested.clusters.iter().map(|at| &requested.kind.clusters[*at]));
         clusters.map(|cluster| cluster.mode).all(|mode| mode == DocumentMode::Index)
     }
 }
@@ -126,20 +129,21 @@ impl<'d> ResolvedSources<'d> {
         let mut kinds: Vec<&Arc<CompiledDocumentType>> = deployment.kinds().collect();
         kinds.sort_by(|one, other| one.schema.name.cmp(&other.schema.name));
         let sources = NamedSources::resolve(deployment, sources)?;
-        let asked = kinds.into_iter().map(|kind| {
+        let requested = kinds.into_iter().map(|kind| {
             let is_asked = |(at, cluster): (usize, &TypeInCluster)| {
                 (cluster.mode.is_searched() && sources.include(&kind.schema.name, &cluster.id)).then_some(at)
             };
             SearchedSchema { kind, clusters: kind.clusters.iter().enumerate().filter_map(is_asked).collect() }
         });
-        let asked: Vec<SearchedSchema<'d>> = asked.filter(|asked| !asked.clusters.is_empty()).collect();
-        if asked.is_empty() {
+        let requested: Vec<SearchedSchema<'d>> =
+            requested.filter(|requested| !requested.clusters.is_empty()).collect();
+        if requested.is_empty() {
             return Err(Error::BadRequest(match &*known_sources(deployment) {
                 "" => "there is nothing to search: the application has no schemas".to_owned(),
                 known => format!("none of the sources can be searched; there are {known}"),
             }));
         }
-        Ok(ResolvedSources { kinds: asked, unresolved: sources.unresolved })
+        Ok(ResolvedSources { kinds: requested, unresolved: sources.unresolved })
     }
 }
 
@@ -228,7 +232,7 @@ pub fn companion_types<'d>(
     let Some(names) = &query.federated else { return Vec::new() };
     let names = millrace_query::QuerySources::Named(names.clone());
     let reached = ResolvedSources::by(&names, deployment);
-    reached.map(|reached| reached.kinds.iter().map(|asked| asked.kind).collect()).unwrap_or_default()
+    reached.map(|reached| reached.kinds.iter().map(|requested| requested.kind).collect()).unwrap_or_default()
 }
 
 pub fn is_schema(deployment: &CompiledApplication, name: &str) -> bool {

@@ -144,16 +144,16 @@ async fn ask_all(
     asks: Vec<ShareRequest>,
     silent: &mut BTreeSet<NodeKey>,
 ) -> Result<(Vec<NodeConversation>, Vec<ShareReply>), Error> {
-    let mut asked = JoinSet::new();
+    let mut requested = JoinSet::new();
     for (at, (mut conversation, ask)) in conversations.into_iter().zip(asks).enumerate() {
-        asked.spawn(async move {
+        requested.spawn(async move {
             let reply = conversation.ask(ask).await;
             (at, conversation, reply)
         });
     }
     let mut answered = BTreeMap::new();
     let mut failure = None;
-    while let Some(answer) = asked.join_next().await {
+    while let Some(answer) = requested.join_next().await {
         let (at, conversation, reply) = answer.map_err(|error| Error::Internal(error.to_string()))?;
         match reply {
             Ok(reply) => drop(answered.insert(at, (conversation, reply))),

@@ -48,8 +48,8 @@ fn answering_index(node: &Node, deployment: &CompiledApplication, query: &Query)
         regexes_max: node.settings().query_regexes_max,
     };
     let kinds = ResolvedSources::by(&query.sources, deployment).ok()?.kinds;
-    kinds.iter().find_map(|asked| {
-        let plan = Plan::new(Arc::clone(&over_all), &asked.kind.schema, &context).ok()?;
+    kinds.iter().find_map(|requested| {
+        let plan = Plan::new(Arc::clone(&over_all), &requested.kind.schema, &context).ok()?;
         let mut indexes = deployment.indexes().iter();
         let answers = |definition: &IndexDefinition| !definition.config.deferred && definition.answers(&plan);
         indexes.find(|definition| answers(definition)).map(|definition| definition.name().to_owned())

@@ -27,7 +27,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 /// A protocol, and its bytes.
-struct KeptProtocol {
+struct RecordedProtocol {
     number: u16,
     lines: &'static str,
     /// Greetings of connections that name no run.
@@ -37,15 +37,15 @@ struct KeptProtocol {
     refusal: u8,
 }
 
-const PROTOCOLS: [KeptProtocol; 2] = [
-    KeptProtocol {
+const PROTOCOLS: [RecordedProtocol; 2] = [
+    RecordedProtocol {
         number: 1,
         lines: include_str!("../protocol-1.txt"),
         requests: b"MILLREQ\x01",
         bulk: b"MILLBLK\x02",
         refusal: 1,
     },
-    KeptProtocol {
+    RecordedProtocol {
         number: 2,
         lines: include_str!("../protocol-2.txt"),
         requests: b"MILLNOD\x02\x02\0\0\0\0\0",
@@ -67,7 +67,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     hex.as_bytes().chunks(2).map(digits).collect()
 }
 
-impl KeptProtocol {
+impl RecordedProtocol {
     /// Any process at an address, where this protocol is spoken.
     fn peer(&self, address: &str) -> PeerAddress {
         PeerAddress { protocol: self.number, ..PeerAddress::of_any_run(address) }
@@ -316,11 +316,11 @@ impl TransferSource for ScriptedSource {
 /// Runs a node that answers; returns its address, and its requests.
 fn node(runtime: &Runtime) -> (String, mpsc::Receiver<(RequestFence, NodeRequest)>, watch::Sender<bool>) {
     let (asked, requests) = mpsc::channel();
-    let twin = ScriptedService { asked, responses: parking_lot::Mutex::new(responses().into_iter()) };
+    let service = ScriptedService { asked, responses: parking_lot::Mutex::new(responses().into_iter()) };
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
     let (stop, stopped) = watch::channel(false);
-    runtime.spawn(serve(listener, None, Arc::new(twin), stopped));
+    runtime.spawn(serve(listener, None, Arc::new(service), stopped));
     (address, requests, stop)
 }
 
@@ -535,7 +535,7 @@ fn a_connection_of_a_newer_protocol_is_closed() {
     assert_eq!(asked.try_iter().count(), 0);
 }
 
-/// A question of a transfer: its name, and the call; the answer must be that of the twin.
+/// A question of a transfer: its name, and the call; the answer must be that of the scripted service.
 type Question = (&'static str, fn(&mut TransferConnection));
 
 fn questions() -> Vec<Question> {

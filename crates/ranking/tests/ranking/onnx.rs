@@ -121,8 +121,8 @@ fn rank(profile: RankProfile, kind: &'static str, stop: &dyn Fn() -> bool) -> Re
     let view = view(&schema, &documents());
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);
-    let ranked = compiled.rank(&plan, &view, &matches, None, 10, stop).map_err(|error| error.to_string())?;
     let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
+    let ranked = compiled.rank(&over, None, 10, stop).map_err(|error| error.to_string())?;
     let features = compiled
         .returned_features(FeatureSelection::Match, &over, &ranked.hits, &ranked.known, stop)
         .map_err(|error| error.to_string())?;
@@ -201,7 +201,8 @@ fn needed(profile: RankProfile) -> usize {
         let limit = refused.midpoint(enough);
         let plan =
             Plan { memory: QueryMemory::new(limit, QueryMemoryLedger::new(usize::MAX)), ..plan.clone() };
-        match compiled.rank(&plan, &view, &matches, None, 10, &|| false) {
+        let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
+        match compiled.rank(&over, None, 10, &|| false) {
             Ok(_) => enough = limit,
             Err(Error::Memory(QueryMemoryError::OfQuery { limit: told })) => {
                 assert_eq!(told, limit);

@@ -30,7 +30,8 @@ fn rank_those(
     let mut plan = plan(schema);
     change(&mut plan);
     let matches = matches(&plan, &view, &compiled);
-    let ranked = compiled.rank(&plan, &view, &matches, None, wanted, &|| false).expect("columns can be read");
+    let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
+    let ranked = compiled.rank(&over, None, wanted, &|| false).expect("columns can be read");
     let hits = ranked.hits.iter().map(|hit| (hit.chunk * 2 + usize::from(hit.document), hit.score)).collect();
     (hits, ranked)
 }
@@ -147,7 +148,8 @@ fn a_stop_leaves_the_rest_out() {
         asked.set(asked.get() + 1);
         asked.get() > 1
     };
-    let ranked = compiled.rank(&plan, &view, &matches, None, 10, &stop).expect("columns can be read");
+    let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
+    let ranked = compiled.rank(&over, None, 10, &stop).expect("columns can be read");
     assert!(ranked.timed_out);
     assert_eq!(ranked.hits.len(), 2);
 }
@@ -175,8 +177,8 @@ fn hits_have_the_features_that_the_profile_names() {
     let view = view(&schema, &documents());
     let plan = plan(schema);
     let matches = matches(&plan, &view, &compiled);
-    let ranked = compiled.rank(&plan, &view, &matches, None, 2, &|| false).expect("columns can be read");
     let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
+    let ranked = compiled.rank(&over, None, 2, &|| false).expect("columns can be read");
     let features = compiled
         .returned_features(FeatureSelection::Match, &over, &ranked.hits, &ranked.known, &|| false)
         .expect("columns can be read");
@@ -306,8 +308,8 @@ fn shown_features_of_the_first_phase_have_their_values() {
         let view = view(&schema, &documents());
         let plan = plan(schema);
         let matches = matches(&plan, &view, &compiled);
-        let ranked = compiled.rank(&plan, &view, &matches, None, 3, &|| false).expect("columns can be read");
         let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
+        let ranked = compiled.rank(&over, None, 3, &|| false).expect("columns can be read");
         for selection in [FeatureSelection::Match, FeatureSelection::Summary] {
             let features = compiled
                 .returned_features(selection, &over, &ranked.hits, &ranked.known, &|| false)

@@ -119,7 +119,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn expressions_read_several_vectors_as_their_plain_twins_do(
+    fn expressions_read_several_vectors_as_their_plain_forms_do(
         documents in documents(),
         vector in proptest::collection::vec(-4i8..5, WIDTH),
         expression in proptest::sample::select(&EXPRESSIONS[..]),

@@ -12,11 +12,11 @@ use millrace_remote::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::twin::{TwinReply, TwinRequest, TwinServer};
+use crate::mock::{MockReply, MockRequest, MockServer};
 
-fn model(twin: &TwinServer) -> ChatModel {
+fn model(service: &MockServer) -> ChatModel {
     ChatModel::new(
-        &twin.url("/v1/"),
+        &service.url("/v1/"),
         OutboundHttp::new(OutboundPolicy::parse(&["127.0.0.1"]).expect("a rule")).expect("a client"),
     )
 }
@@ -53,14 +53,14 @@ fn all(mut pieces: AnswerPieces) -> Result<Vec<String>, Error> {
 }
 
 /// A service that answers by a function of the prompt's text.
-fn answering(answer: impl Fn(&str) -> TwinReply + Send + Sync + 'static) -> TwinServer {
-    TwinServer::start(move |request: &TwinRequest| {
+fn answering(answer: impl Fn(&str) -> MockReply + Send + Sync + 'static) -> MockServer {
+    MockServer::start(move |request: &MockRequest| {
         answer(request.json()["messages"][0]["content"].as_str().expect("a prompt"))
     })
 }
 
-fn saying(text: &str) -> TwinReply {
-    TwinReply::json(200, json!({ "choices": [{ "message": { "content": text } }] }))
+fn saying(text: &str) -> MockReply {
+    MockReply::json(200, json!({ "choices": [{ "message": { "content": text } }] }))
 }
 
 fn answers(model: &ChatModel, texts: &[&str], caller: &ModelCaller) -> Result<Vec<String>, Error> {
@@ -69,24 +69,24 @@ fn answers(model: &ChatModel, texts: &[&str], caller: &ModelCaller) -> Result<Ve
 }
 
 /// A service that streams what comes through the channel, to the first who asks.
-fn streaming() -> (Sender<String>, TwinServer, Arc<Mutex<Vec<Value>>>) {
+fn streaming() -> (Sender<String>, MockServer, Arc<Mutex<Vec<Value>>>) {
     let (sender, receiver) = channel();
     let receiver: Mutex<Option<Receiver<String>>> = Mutex::new(Some(receiver));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);
-    let twin = TwinServer::start(move |request: &TwinRequest| {
+    let service = MockServer::start(move |request: &MockRequest| {
         assert_eq!(request.path, "/v1/chat/completions");
         assert_eq!(request.authorization.as_deref(), Some("Bearer hush"));
         log.lock().push(request.json());
-        TwinReply::Events(receiver.lock().take().expect("one request"))
+        MockReply::Events(receiver.lock().take().expect("one request"))
     });
-    (sender, twin, asked)
+    (sender, service, asked)
 }
 
 #[test]
 fn pieces_come_while_the_answer_is_made() {
-    let (sender, twin, asked) = streaming();
-    let mut pieces = model(&twin).ask(prompt("why?")).expect("it is free");
+    let (sender, service, asked) = streaming();
+    let mut pieces = model(&service).ask(prompt("why?")).expect("it is free");
     for text in ["The", " ferry", " is \"late\""] {
         sender.send(token(text)).expect("it is sent");
         assert_eq!(next(&mut pieces), Some(Ok(text.to_owned())));
@@ -105,11 +105,11 @@ fn an_answer_ends_by_its_last_piece_or_has_broken_off() {
     for (end, expected) in
         [(last, None), ("", Some("broke off: nothing more comes")), (told, Some("broke off: out of memory"))]
     {
-        let (sender, twin, _) = streaming();
+        let (sender, service, _) = streaming();
         sender.send(token("a")).expect("it is sent");
         sender.send(end.to_owned()).expect("it is sent");
         drop(sender);
-        let mut pieces = model(&twin).ask(prompt("why?")).expect("it is free");
+        let mut pieces = model(&service).ask(prompt("why?")).expect("it is free");
         assert_eq!(next(&mut pieces), Some(Ok("a".to_owned())));
         match expected {
             None => assert_eq!((next(&mut pieces), next(&mut pieces)), (Some(Ok("b".to_owned())), None)),
@@ -124,8 +124,8 @@ fn an_answer_ends_by_its_last_piece_or_has_broken_off() {
 
 #[test]
 fn who_leaves_ends_the_request() {
-    let (sender, twin, _) = streaming();
-    let mut pieces = model(&twin).ask(prompt("why?")).expect("it is free");
+    let (sender, service, _) = streaming();
+    let mut pieces = model(&service).ask(prompt("why?")).expect("it is free");
     sender.send(token("a")).expect("it is sent");
     assert_eq!(next(&mut pieces), Some(Ok("a".to_owned())));
     drop(pieces);
@@ -137,12 +137,12 @@ fn who_leaves_ends_the_request() {
 
 #[test]
 fn a_service_that_does_not_stream_answers_in_one_piece() {
-    let twin = TwinServer::start(|_| {
+    let service = MockServer::start(|_| {
         let answer = json!({ "choices": [{ "index": 0, "message": { "content": "It is late." } }] });
-        TwinReply::json(200, answer).header("content-type", "application/json")
+        MockReply::json(200, answer).header("content-type", "application/json")
     });
     for streams in [true, false] {
-        let pieces = model(&twin).ask(ChatPrompt { streams, ..prompt("why?") }).expect("it is free");
+        let pieces = model(&service).ask(ChatPrompt { streams, ..prompt("why?") }).expect("it is free");
         assert_eq!(all(pieces), Ok(vec!["It is late.".to_owned()]));
     }
 }
@@ -153,11 +153,11 @@ fn failures_are_told_apart() {
     let check = |status: u16, body: Value, part: &str, tries: usize| {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&asked);
-        let twin = TwinServer::start(move |_| {
+        let service = MockServer::start(move |_| {
             counter.fetch_add(1, Ordering::SeqCst);
-            TwinReply::json(status, body.clone()).header("retry-after", "0.01")
+            MockReply::json(status, body.clone()).header("retry-after", "0.01")
         });
-        let error = all(model(&twin).ask(prompt("why?")).expect("it is free")).expect_err(part);
+        let error = all(model(&service).ask(prompt("why?")).expect("it is free")).expect_err(part);
         assert!(error.to_string().contains(part), "{error}");
         assert_eq!(error.status(), Some(status), "{error}");
         assert_eq!(asked.load(Ordering::SeqCst), tries, "{status}");
@@ -174,24 +174,24 @@ fn failures_are_told_apart() {
 fn what_passes_is_tried_again() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
-    let twin = TwinServer::start(move |_| match counter.fetch_add(1, Ordering::SeqCst) {
-        0 => TwinReply::hang_up(),
-        1 => TwinReply::json(429, json!({})).header("retry-after", "0.05"),
-        _ => TwinReply::json(200, json!({ "choices": [{ "message": { "content": "yes" } }] })),
+    let service = MockServer::start(move |_| match counter.fetch_add(1, Ordering::SeqCst) {
+        0 => MockReply::hang_up(),
+        1 => MockReply::json(429, json!({})).header("retry-after", "0.05"),
+        _ => MockReply::json(200, json!({ "choices": [{ "message": { "content": "yes" } }] })),
     });
-    let model = model(&twin);
+    let model = model(&service);
     assert_eq!(all(model.ask(prompt("why?")).expect("it is free")), Ok(vec!["yes".to_owned()]));
     let usage = model.usage();
     assert_eq!((usage.requests, usage.texts, usage.retries, usage.failed), (1, 1, 2, 0));
 }
 
 #[test]
-fn whole_answers_come_in_order_and_more_than_may_be_under_way() {
-    let twin = answering(|text| match text {
-        "poison" => TwinReply::json(400, json!({ "error": { "message": "not this" } })),
+fn whole_answers_come_in_order_and_more_than_may_be_in_flight() {
+    let service = answering(|text| match text {
+        "poison" => MockReply::json(400, json!({ "error": { "message": "not this" } })),
         text => saying(&format!("{text}!")),
     });
-    let model = model(&twin);
+    let model = model(&service);
     let texts: Vec<String> = (0..100).map(|number| number.to_string()).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let caller = caller(Duration::from_secs(120));
@@ -204,8 +204,8 @@ fn whole_answers_come_in_order_and_more_than_may_be_under_way() {
 
 #[test]
 fn who_leaves_ends_the_request_for_a_whole_answer() {
-    let (sender, twin, asked) = streaming();
-    let model = model(&twin);
+    let (sender, service, asked) = streaming();
+    let model = model(&service);
     let caller = caller(Duration::from_secs(600));
     let gone = Arc::clone(&caller.gone);
     let waiting = std::thread::spawn(move || answers(&model, &["why?"], &caller));
@@ -223,11 +223,11 @@ fn who_leaves_ends_the_request_for_a_whole_answer() {
 
 #[test]
 fn who_waits_for_a_turn_leaves_room_to_others_and_gives_up_in_time() {
-    let twin = answering(|text| match text {
-        "silence" => TwinReply::silence(),
+    let service = answering(|text| match text {
+        "silence" => MockReply::silence(),
         text => saying(text),
     });
-    let model = Arc::new(model(&twin));
+    let model = Arc::new(model(&service));
     let other = Arc::clone(&model);
     let waiting =
         std::thread::spawn(move || answers(&other, &["silence"; 16], &caller(Duration::from_secs(600))));
@@ -242,8 +242,8 @@ fn who_waits_for_a_turn_leaves_room_to_others_and_gives_up_in_time() {
 
 #[test]
 fn an_asker_waits_as_long_as_it_said_and_so_many_may_wait() {
-    let twin = TwinServer::start(|_| TwinReply::silence());
-    let model = model(&twin);
+    let service = MockServer::start(|_| MockReply::silence());
+    let model = model(&service);
     let short = ChatPrompt { timeout: Duration::from_millis(50), ..prompt("why?") };
     let error = all(model.ask(short).expect("it is free")).expect_err("silence");
     assert!(matches!(error, Error::Deadline { .. }), "{error}");

@@ -5,27 +5,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millrace_remote::{FileSource, OutboundHttp, OutboundPolicy, Sha256Digest, download};
 
-use crate::twin::{TwinReply, TwinServer};
+use crate::mock::{MockReply, MockServer};
 
 #[test]
 fn a_file_is_fetched_once_and_whole() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
-    let twin = TwinServer::start(move |request| {
+    let service = MockServer::start(move |request| {
         counter.fetch_add(1, Ordering::SeqCst);
         match request.path.as_str() {
-            "/model.onnx" => TwinReply::bytes(200, b"a model".to_vec()),
-            "/moved" => TwinReply::bytes(302, Vec::new()).header("location", "/model.onnx"),
-            "/circle" => TwinReply::bytes(302, Vec::new()).header("location", "/circle"),
-            "/cut" => TwinReply::bytes(200, b"a mo".to_vec()).header("content-length", "7"),
-            _ => TwinReply::bytes(404, b"no".to_vec()),
+            "/model.onnx" => MockReply::bytes(200, b"a model".to_vec()),
+            "/moved" => MockReply::bytes(302, Vec::new()).header("location", "/model.onnx"),
+            "/circle" => MockReply::bytes(302, Vec::new()).header("location", "/circle"),
+            "/cut" => MockReply::bytes(200, b"a mo".to_vec()).header("content-length", "7"),
+            _ => MockReply::bytes(404, b"no".to_vec()),
         }
     });
     let http = OutboundHttp::new(loopback()).expect("a client");
     let directory = tempfile::tempdir().expect("a directory");
     let fetch = |path: &str, bytes_max: u64| {
         let to = directory.path().join("deep").join(path.trim_start_matches('/'));
-        download(&http, &source(twin.url(path), bytes_max), &to).map(|()| std::fs::read(&to).expect("a file"))
+        download(&http, &source(service.url(path), bytes_max), &to)
+            .map(|()| std::fs::read(&to).expect("a file"))
     };
     for _ in 0..2 {
         assert_eq!(fetch("/model.onnx", 100), Ok(b"a model".to_vec()));
@@ -41,7 +42,7 @@ fn a_file_is_fetched_once_and_whole() {
         assert!(error.contains(part), "{path}: {error}");
     }
     let small = directory.path().join("small");
-    let large = source(twin.url("/model.onnx"), 3);
+    let large = source(service.url("/model.onnx"), 3);
     let error = download(&http, &large, &small).expect_err("too large").to_string();
     assert!(error.contains("larger than 3 bytes"), "{error}");
     let left = std::fs::read_dir(directory.path().join("deep")).expect("a directory").count();
@@ -53,12 +54,12 @@ fn a_file_is_fetched_once_and_whole() {
 
 #[test]
 fn a_digest_that_is_given_is_checked() {
-    let twin = TwinServer::start(|_| TwinReply::bytes(200, b"a model".to_vec()));
+    let service = MockServer::start(|_| MockReply::bytes(200, b"a model".to_vec()));
     let http = OutboundHttp::new(loopback()).expect("a client");
     let directory = tempfile::tempdir().expect("a directory");
     let to = directory.path().join("model");
     let fetch = |content: &[u8]| {
-        let source = FileSource { sha256: Some(Sha256Digest::of(content)), ..source(twin.url("/m"), 100) };
+        let source = FileSource { sha256: Some(Sha256Digest::of(content)), ..source(service.url("/m"), 100) };
         download(&http, &source, &to)
     };
     let error = fetch(b"another model").expect_err("another digest").to_string();
@@ -69,10 +70,10 @@ fn a_digest_that_is_given_is_checked() {
 
 #[test]
 fn the_reserve_of_the_disk_stays_free() {
-    let twin = TwinServer::start(|_| TwinReply::bytes(200, b"a model".to_vec()));
+    let service = MockServer::start(|_| MockReply::bytes(200, b"a model".to_vec()));
     let http = OutboundHttp::new(loopback()).expect("a client");
     let directory = tempfile::tempdir().expect("a directory");
-    let source = FileSource { disk_reserve: u64::MAX, ..source(twin.url("/m"), 100) };
+    let source = FileSource { disk_reserve: u64::MAX, ..source(service.url("/m"), 100) };
     let error = download(&http, &source, &directory.path().join("model")).expect_err("no room").to_string();
     assert!(error.contains("must stay free"), "{error}");
     assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0);
@@ -83,14 +84,14 @@ fn the_reserve_of_the_disk_stays_free() {
 fn two_fetches_of_one_file_do_not_mix() {
     const LENGTH: usize = 4 << 20;
     let count = Arc::new(AtomicUsize::new(0));
-    let twin = TwinServer::start(move |_| {
+    let service = MockServer::start(move |_| {
         let number = count.fetch_add(1, Ordering::SeqCst) as u8;
-        TwinReply::bytes(200, vec![number; LENGTH])
+        MockReply::bytes(200, vec![number; LENGTH])
     });
     let http = OutboundHttp::new(loopback()).expect("a client");
     let directory = tempfile::tempdir().expect("a directory");
     let to = directory.path().join("model");
-    let source = source(twin.url("/m"), 1 << 30);
+    let source = source(service.url("/m"), 1 << 30);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| download(&http, &source, &to).expect("it is fetched"));
@@ -107,12 +108,12 @@ fn two_fetches_of_one_file_do_not_mix() {
 fn no_connection_where_no_rule_permits_it() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
-    let inner = TwinServer::start(move |_| {
+    let inner = MockServer::start(move |_| {
         counter.fetch_add(1, Ordering::SeqCst);
-        TwinReply::bytes(200, b"a secret".to_vec())
+        MockReply::bytes(200, b"a secret".to_vec())
     });
     let target = inner.url("/");
-    let outer = TwinServer::start(move |_| TwinReply::bytes(302, Vec::new()).header("location", &target));
+    let outer = MockServer::start(move |_| MockReply::bytes(302, Vec::new()).header("location", &target));
     let directory = tempfile::tempdir().expect("a directory");
     let fetch = |rules: &[&str], url: String| {
         let policy = OutboundPolicy::parse(rules).expect("these are rules");
@@ -120,7 +121,7 @@ fn no_connection_where_no_rule_permits_it() {
         let outcome = download(&http, &source(url, 100), &directory.path().join("file"));
         outcome.expect_err("it is refused").to_string()
     };
-    let by_name = |twin: &TwinServer| twin.url("/").replace("127.0.0.1", "localhost");
+    let by_name = |service: &MockServer| service.url("/").replace("127.0.0.1", "localhost");
     let only_outer = outer.url("").trim_end_matches('/').to_owned();
     for (rules, url, part) in [
         (&["public"][..], inner.url("/"), "an address of this machine itself (loopback)"),

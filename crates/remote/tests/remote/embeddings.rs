@@ -11,16 +11,16 @@ use millrace_remote::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::twin::{TwinReply, TwinServer};
+use crate::mock::{MockReply, MockServer};
 
-fn embeddings(twin: &TwinServer, batch_max: usize) -> RemoteEmbeddings {
-    speaking(ServiceDialect::OpenAi, twin, batch_max)
+fn embeddings(service: &MockServer, batch_max: usize) -> RemoteEmbeddings {
+    speaking(ServiceDialect::OpenAi, service, batch_max)
 }
 
-fn speaking(dialect: ServiceDialect, twin: &TwinServer, batch_max: usize) -> RemoteEmbeddings {
+fn speaking(dialect: ServiceDialect, service: &MockServer, batch_max: usize) -> RemoteEmbeddings {
     let options = EmbeddingOptions {
         dialect,
-        endpoint: twin.url("/v1/embeddings"),
+        endpoint: service.url("/v1/embeddings"),
         model: "m-1".to_owned(),
         dimensions: 2,
         batch_max,
@@ -45,14 +45,14 @@ fn within(time: Duration) -> ModelCaller {
 }
 
 /// The length and the first letter of each text, in the opposite order.
-fn vectors(request: &Value) -> TwinReply {
+fn vectors(request: &Value) -> MockReply {
     let texts = request["input"].as_array().expect("texts");
     let item = |(index, text): (usize, &Value)| {
         let text = text.as_str().expect("a text");
         json!({ "object": "embedding", "index": index, "embedding": [text.len(), text.as_bytes()[0]] })
     };
     let data: Vec<Value> = texts.iter().enumerate().map(item).rev().collect();
-    TwinReply::json(200, json!({ "object": "list", "data": data }))
+    MockReply::json(200, json!({ "object": "list", "data": data }))
 }
 
 fn texts(texts: &[&str]) -> Vec<String> {
@@ -61,14 +61,14 @@ fn texts(texts: &[&str]) -> Vec<String> {
 
 #[test]
 fn texts_go_together_and_come_back_in_order() {
-    let twin = TwinServer::start(|request| {
+    let service = MockServer::start(|request| {
         assert_eq!(request.authorization.as_deref(), Some("Bearer hush"));
         let body = request.json();
         assert_eq!((&body["model"], &body["dimensions"]), (&json!("m-1"), &json!(2)));
         assert!(body["input"].as_array().expect("texts").len() <= 2);
         vectors(&body)
     });
-    let embeddings = embeddings(&twin, 2);
+    let embeddings = embeddings(&service, 2);
     let found =
         embeddings.embed(texts(&["a", "bb", "ccc"]), VectorCells::Float, &patient()).expect("vectors");
     assert_eq!(found, [[1.0, 97.0], [2.0, 98.0], [3.0, 99.0]]);
@@ -80,13 +80,13 @@ fn texts_go_together_and_come_back_in_order() {
 fn a_service_that_asks_to_wait_is_waited_for() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
-    let twin = TwinServer::start(move |request| match counter.fetch_add(1, Ordering::SeqCst) {
-        0 => TwinReply::json(429, json!({ "error": { "message": "slow down" } })).header("retry-after", "1"),
-        1 => TwinReply::json(503, json!({})),
-        2 => TwinReply::hang_up(),
+    let service = MockServer::start(move |request| match counter.fetch_add(1, Ordering::SeqCst) {
+        0 => MockReply::json(429, json!({ "error": { "message": "slow down" } })).header("retry-after", "1"),
+        1 => MockReply::json(503, json!({})),
+        2 => MockReply::hang_up(),
         _ => vectors(&request.json()),
     });
-    let embeddings = embeddings(&twin, 8);
+    let embeddings = embeddings(&service, 8);
     let began = Instant::now();
     assert_eq!(embeddings.embed(texts(&["a"]), VectorCells::Float, &patient()), Ok(vec![vec![1.0, 97.0]]));
     assert!(began.elapsed() >= Duration::from_secs(1), "it said so");
@@ -99,12 +99,13 @@ fn failures_are_told_apart() {
     let check = |status: u16, message: Value, kind: fn(&Error) -> bool, part: &str, tries: usize| {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&asked);
-        let twin = TwinServer::start(move |_| {
+        let service = MockServer::start(move |_| {
             counter.fetch_add(1, Ordering::SeqCst);
-            TwinReply::json(status, message.clone()).header("retry-after", "0")
+            MockReply::json(status, message.clone()).header("retry-after", "0")
         });
-        let error =
-            embeddings(&twin, 8).embed(texts(&["a"]), VectorCells::Float, &patient()).expect_err("it fails");
+        let error = embeddings(&service, 8)
+            .embed(texts(&["a"]), VectorCells::Float, &patient())
+            .expect_err("it fails");
         assert!(kind(&error) && error.to_string().contains(part), "{status}: {error}");
         assert_eq!(asked.load(Ordering::SeqCst), tries, "{status}");
     };
@@ -131,14 +132,14 @@ fn failures_are_told_apart() {
 
 #[test]
 fn a_text_that_is_refused_fails_alone() {
-    let twin = TwinServer::start(|request| {
+    let service = MockServer::start(|request| {
         let body = request.json();
         match body["input"].as_array().expect("texts").iter().any(|text| text == "poison") {
-            true => TwinReply::json(400, json!({ "error": { "message": "no" } })),
+            true => MockReply::json(400, json!({ "error": { "message": "no" } })),
             false => vectors(&body),
         }
     });
-    let embeddings = Arc::new(embeddings(&twin, 8));
+    let embeddings = Arc::new(embeddings(&service, 8));
     // The first request holds the others up, so that they go together.
     std::thread::scope(|scope| {
         let ask = |text: &'static str| {
@@ -154,8 +155,8 @@ fn a_text_that_is_refused_fails_alone() {
 
 #[test]
 fn nobody_waits_past_a_deadline_or_for_one_who_left() {
-    let twin = TwinServer::start(|_| TwinReply::silence());
-    let embeddings = embeddings(&twin, 8);
+    let service = MockServer::start(|_| MockReply::silence());
+    let embeddings = embeddings(&service, 8);
     let late = embeddings.embed(texts(&["a"]), VectorCells::Float, &within(Duration::from_millis(200)));
     assert!(matches!(late, Err(Error::Deadline { .. })), "{late:?}");
     let gone = ModelCaller { deadline: None, gone: Arc::new(AtomicBool::new(true)), ..patient() };
@@ -185,16 +186,16 @@ fn nobody_there_is_a_failure_that_passes() {
 fn texts_for_other_cells_do_not_go_together() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);
-    let twin = TwinServer::start(move |request| {
+    let service = MockServer::start(move |request| {
         let body = request.json();
         let cells = body["output_dtype"].as_str().unwrap_or("float").to_owned();
         let count = body["input"].as_array().expect("texts").len();
         log.lock().push((cells.clone(), body["input_type"].clone()));
         let length = if cells == "binary" { 1 } else { 2 };
         let item = |index: usize| json!({ "index": index, "embedding": vec![7; length] });
-        TwinReply::json(200, json!({ "data": (0..count).map(item).collect::<Vec<_>>() }))
+        MockReply::json(200, json!({ "data": (0..count).map(item).collect::<Vec<_>>() }))
     });
-    let embeddings = speaking(ServiceDialect::Voyage { truncates: true }, &twin, 8);
+    let embeddings = speaking(ServiceDialect::Voyage { truncates: true }, &service, 8);
     std::thread::scope(|scope| {
         for cells in [
             VectorCells::Float,
@@ -220,20 +221,20 @@ fn texts_for_other_cells_do_not_go_together() {
 
 #[test]
 fn the_texts_of_a_call_stay_together_where_they_are_each_others_context() {
-    let twin = TwinServer::start(|request| {
+    let service = MockServer::start(|request| {
         let body = request.json();
         let calls = body["inputs"].as_array().expect("calls");
         if calls.iter().any(|call| call[0] == "poison") {
-            return TwinReply::json(400, json!({ "detail": "not this" }));
+            return MockReply::json(400, json!({ "detail": "not this" }));
         }
         let item = |(index, text): (usize, &Value)| json!({ "index": index, "embedding": [text.as_str().expect("a text").len(), index] });
         let call = |(index, texts): (usize, &Value)| {
             let data: Vec<Value> = texts.as_array().expect("texts").iter().enumerate().map(item).collect();
             json!({ "index": index, "data": data })
         };
-        TwinReply::json(200, json!({ "data": calls.iter().enumerate().map(call).collect::<Vec<_>>() }))
+        MockReply::json(200, json!({ "data": calls.iter().enumerate().map(call).collect::<Vec<_>>() }))
     });
-    let embeddings = speaking(ServiceDialect::VoyageInContext, &twin, 2);
+    let embeddings = speaking(ServiceDialect::VoyageInContext, &service, 2);
     std::thread::scope(|scope| {
         for number in 0..12 {
             let embeddings = &embeddings;

@@ -1,7 +1,7 @@
-//! Calls of other services from outside: a twin of the service answers over real sockets.
+//! Calls of other services from outside: a mock of the service answers over real sockets.
 
 mod chat;
 mod download;
 mod embeddings;
-#[path = "../twin/mod.rs"]
-mod twin;
+#[path = "../mock/mod.rs"]
+mod mock;

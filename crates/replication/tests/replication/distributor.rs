@@ -374,7 +374,7 @@ fn a_write_is_said_to_have_failed_only_if_no_replica_can_have_it() {
 }
 
 #[test]
-fn a_drop_reaches_no_row_that_was_under_way_when_its_horizon_was_taken() {
+fn a_drop_reaches_no_row_that_was_in_flight_when_its_horizon_was_taken() {
     let put = || DocumentChange::Put { id: id(), body: Arc::from(&b"body"[..]) };
     let horizon = |owner: &mut OwnerHarness| owner.horizon().expect("it owns the bucket");
     let mut owner = OwnerHarness::new(5);

@@ -89,10 +89,10 @@ pub(super) fn resolve(
 pub(super) fn check_selections(schema: &Schema, faults: &mut SchemaFaults<'_>) {
     let features = schema.rank_profiles.values().flat_map(|profile| &profile.summary_features);
     let known: BTreeSet<&str> = features.map(|feature| feature.value.as_str()).collect();
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for shown in schema.summaries.values().flat_map(|summary| &summary.fields) {
         let SummaryMode::SelectElementsBy { feature, .. } = &shown.mode else { continue };
-        if known.contains(feature.as_str()) || !told.insert((&shown.source, feature)) {
+        if known.contains(feature.as_str()) || !reported.insert((&shown.source, feature)) {
             continue;
         }
         let position = schema.fields.get(&shown.source).map_or(&schema.position, |field| &field.position);

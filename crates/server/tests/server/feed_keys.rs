@@ -136,7 +136,7 @@ fn begun(server: &TestServer, key: &str) -> TcpStream {
 }
 
 #[test]
-fn a_key_is_refused_while_its_stream_is_under_way() {
+fn a_key_is_refused_while_its_stream_is_in_progress() {
     let server = TestServer::with_notes();
     let mut stream = begun(&server, "a");
     support::poll("the stream begins", || count(&server) == 1);

@@ -7,8 +7,8 @@ use hyper::Method;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::mock::{MockReply, MockRequest, MockServer};
 use crate::support::{TestServer, services_with};
-use crate::twin::{TwinReply, TwinRequest, TwinServer};
 
 const NOTES: &str = "schema note {
   document note {
@@ -32,7 +32,7 @@ const SECRET: [(&str, &str); 3] = [
 
 /// A service that answers according to the request, and a record of the requests.
 struct GeneratorService {
-    twin: TwinServer,
+    service: MockServer,
     asked: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -40,16 +40,16 @@ impl GeneratorService {
     fn start() -> Self {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);
-        let twin = TwinServer::start(move |request: &TwinRequest| {
+        let service = MockServer::start(move |request: &MockRequest| {
             let body = request.json();
             let answer = match request.authorization.as_deref() {
                 Some("Bearer hush") => answer(&body),
-                _ => TwinReply::json(401, json!({ "error": { "message": "who are you" } })),
+                _ => MockReply::json(401, json!({ "error": { "message": "who are you" } })),
             };
             log.lock().push(body);
             answer
         });
-        GeneratorService { twin, asked }
+        GeneratorService { service, asked }
     }
 
     fn asked(&self) -> Vec<Value> {
@@ -77,7 +77,7 @@ impl GeneratorService {
               </config>
             </component>
             {}{}{}{}",
-            self.twin.url("/v1"),
+            self.service.url("/v1"),
             generator("asker", "<promptTemplateFile>prompts/ask.txt</promptTemplateFile>"),
             generator("counter", &policy("WARN")),
             generator(
@@ -98,12 +98,12 @@ impl GeneratorService {
 }
 
 /// Answers with the requested type; with `odd` in the text, with another type; with `poison`, not at all.
-fn answer(body: &Value) -> TwinReply {
+fn answer(body: &Value) -> MockReply {
     let prompt = body["messages"][0]["content"].as_str().expect("a prompt");
     let form = &body["response_format"]["json_schema"]["schema"];
     let said = match form["required"][0].as_str() {
         _ if prompt.contains("poison") => {
-            return TwinReply::json(400, json!({ "error": { "message": "not this" } }));
+            return MockReply::json(400, json!({ "error": { "message": "not this" } }));
         }
         None => format!("good ({prompt})"),
         Some(name) => {
@@ -118,7 +118,7 @@ fn answer(body: &Value) -> TwinReply {
             json!({ name: value }).to_string()
         }
     };
-    TwinReply::json(200, json!({ "choices": [{ "message": { "content": said } }] }))
+    MockReply::json(200, json!({ "choices": [{ "message": { "content": said } }] }))
 }
 
 fn put(server: &TestServer, id: &str, text: &str) -> (u16, Value) {

@@ -44,13 +44,13 @@ fn killed_under_load() {
 
 /// A stream of operations is cut by a kill: all up to the last `through` is there.
 #[test]
-fn a_stream_killed_under_way_keeps_what_it_was_told() {
+fn a_stream_killed_in_progress_keeps_what_was_acknowledged() {
     check_killed_streams(&mut TestServer::with_notes(), "");
 }
 
 /// A kill takes nothing that the system has, synced or not.
 #[test]
-fn a_stream_killed_before_its_sync_keeps_what_it_was_told() {
+fn a_stream_killed_before_its_sync_keeps_what_was_acknowledged() {
     let hour = [("MILLRACE_ASYNC_SYNC_MS", "3600000")];
     let mut server = TestServer::start_with(&hour).deploy_notes();
     check_killed_streams(&mut server, "?durability=async");

@@ -30,6 +30,8 @@ mod kill;
 mod language_models;
 mod limits;
 mod mail;
+#[path = "../../../remote/tests/mock/mod.rs"]
+mod mock;
 mod model_evaluation;
 mod outputs;
 mod page;
@@ -51,6 +53,4 @@ mod table_feed;
 mod tls;
 mod token_file;
 mod token_keys;
-#[path = "../../../remote/tests/twin/mod.rs"]
-mod twin;
 mod visit;

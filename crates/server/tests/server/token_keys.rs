@@ -12,8 +12,8 @@ use millrace_client::{ClientAnswer, HttpProtocol, OutgoingRequest};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 
+use crate::mock::{MockReply, MockServer};
 use crate::support::{MILLRACE, TestServer, poll};
-use crate::twin::{TwinReply, TwinServer};
 
 /// A token for the documents of ann, signed by `signer` as the key `a`.
 fn token(signer: &Ed25519KeyPair) -> &'static str {
@@ -41,9 +41,9 @@ fn published_keys_are_fetched_kept_and_awaited() {
     ] });
     let is_there = Arc::new(AtomicBool::new(false));
     let serves = Arc::clone(&is_there);
-    let twin = TwinServer::start(move |_| match serves.load(Ordering::SeqCst) {
-        true => TwinReply::json(200, set.clone()),
-        false => TwinReply::bytes(500, b"no".to_vec()),
+    let service = MockServer::start(move |_| match serves.load(Ordering::SeqCst) {
+        true => MockReply::json(200, set.clone()),
+        false => MockReply::bytes(500, b"no".to_vec()),
     });
     let directory = tempfile::tempdir().expect("a temporary directory");
     let data_dir = directory.path().join("data");
@@ -54,7 +54,7 @@ fn published_keys_are_fetched_kept_and_awaited() {
         .expect("the command runs");
     let operator: &'static str = format!("Bearer {}", String::from_utf8_lossy(&created.stdout).trim()).leak();
     // The server starts although the keys are not there, and nobody else enters.
-    let url = twin.url("/jwks.json");
+    let url = service.url("/jwks.json");
     let mut server = TestServer::start_in(directory, data_dir, &[("MILLRACE_TOKEN_KEYS", url.as_str())]);
     let path = "/document/v1/n/note/group/ann/1";
     let ann = token(&signer);

@@ -55,7 +55,7 @@ pub(crate) struct SimIndexCopy {
 struct ReplacedRange<'a> {
     bucket: BucketId,
     /// Buckets inside of it, whose documents are not of it.
-    apart: &'a [BucketId],
+    excluded: &'a [BucketId],
     after: Option<&'a [u8]>,
     until: Option<&'a [u8]>,
 }
@@ -64,7 +64,7 @@ impl ReplacedRange<'_> {
     fn has(&self, key: &[u8]) -> bool {
         let location = reversed_location(key).location();
         self.bucket.contains(location)
-            && !self.apart.iter().any(|inside| inside.contains(location))
+            && !self.excluded.iter().any(|inside| inside.contains(location))
             && self.after.is_none_or(|after| after < key)
             && self.until.is_none_or(|until| key <= until)
     }
@@ -143,9 +143,9 @@ impl SimNodeIndexes {
                     records::apply(&mut copy.records, &row);
                 }
             }
-            FollowEffect::Drop { copy, bucket, apart, scope, part, until } => {
+            FollowEffect::Drop { copy, bucket, excluded, scope, part, until } => {
                 if let Some(copy) = self.open_copy(copy) {
-                    let range = ReplacedRange { bucket, apart: &apart, after: None, until: None };
+                    let range = ReplacedRange { bucket, excluded: &excluded, after: None, until: None };
                     copy.remove(&range, &scope, part, until);
                 }
             }
@@ -154,10 +154,14 @@ impl SimNodeIndexes {
                     records::replace_documents(&mut copy.records, &documents, &rows);
                 }
             }
-            FollowEffect::Replace { copy: number, bucket, apart, read, from, after, until, rows } => {
+            FollowEffect::Replace { copy: number, bucket, excluded, read, from, after, until, rows } => {
                 let Some(copy) = self.open_copy(number) else { return Vec::new() };
-                let range =
-                    ReplacedRange { bucket, apart: &apart, after: after.as_deref(), until: until.as_deref() };
+                let range = ReplacedRange {
+                    bucket,
+                    excluded: &excluded,
+                    after: after.as_deref(),
+                    until: until.as_deref(),
+                };
                 let is_left_out = from.0 > 0 && sabotage == Some(Sabotage::ReadSinceLeftOut);
                 let unmatched = match is_left_out {
                     true => Vec::new(),

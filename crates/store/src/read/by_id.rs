@@ -63,32 +63,32 @@ pub(crate) fn view(
         group.documents.push(DocumentSortKey::new(id));
     }
     let mut parts = Vec::new();
-    for ((_, key), mut sought) in groups {
-        sought.documents.sort_unstable();
-        sought.documents.dedup();
-        let Some(first) = sought.documents.first() else { continue };
+    for ((_, key), mut lookup) in groups {
+        lookup.documents.sort_unstable();
+        lookup.documents.dedup();
+        let Some(first) = lookup.documents.first() else { continue };
         let location =
-            if key.is_empty() { sought.bucket.locations().0 } else { first.reversed_location().high() };
-        let range = sought.bucket.reversed_range();
+            if key.is_empty() { lookup.bucket.locations().0 } else { first.reversed_location().high() };
+        let range = lookup.bucket.reversed_range();
         let group = GroupOfBucket { document_type, location, group: &key, range };
-        parts.extend(reading.sought(&group, &sought)?);
+        parts.extend(reading.chunks_with(&group, &lookup)?);
     }
     Ok(Arc::new(StoreView::new(reading, document_type, once_each(parts))))
 }
 
 impl StoreSnapshot<'_> {
-    /// The chunks that have documents of those that are sought, with these alone in their masks.
-    fn sought(&self, group: &GroupOfBucket<'_>, sought: &LookupGroup) -> Result<Vec<ChunkPart>, Error> {
+    /// The chunks that have documents of a lookup, with these alone in their masks.
+    fn chunks_with(&self, group: &GroupOfBucket<'_>, lookup: &LookupGroup) -> Result<Vec<ChunkPart>, Error> {
         let mut segments = match group.group.is_empty() {
-            true => self.ungrouped_segments(group.document_type, &sought.bucket)?,
-            false => self.find_segments(group.document_type, &sought.bucket, group.location, group.group)?,
+            true => self.ungrouped_segments(group.document_type, &lookup.bucket)?,
+            false => self.find_segments(group.document_type, &lookup.bucket, group.location, group.group)?,
         };
         let hash = |document: &DocumentSortKey| KeyHash::of(id_in(document, group.group));
-        let hashes: Vec<KeyHash> = sought.documents.iter().map(hash).collect();
-        let tail = self.sought_tail(&sought.documents, &hashes)?;
+        let hashes: Vec<KeyHash> = lookup.documents.iter().map(hash).collect();
+        let tail = self.tail_of_lookup(&lookup.documents, &hashes)?;
         let mut documents_of: Vec<Vec<&DocumentSortKey>> = Vec::new();
         for source in &segments {
-            documents_of.extend(documents_of_chunks(source, &sought.documents, &hashes)?);
+            documents_of.extend(documents_of_chunks(source, &lookup.documents, &hashes)?);
         }
         let reached = documents_of.iter().filter(|documents| !documents.is_empty()).count();
         let (parts, tail) = if reached * CHUNKS_PER_REACHED >= documents_of.len() {
@@ -115,7 +115,7 @@ impl StoreSnapshot<'_> {
     }
 
     /// The tail rows of documents of one group, given in order with the hashes of their ids.
-    fn sought_tail(
+    fn tail_of_lookup(
         &self,
         documents: &[DocumentSortKey],
         hashes: &[KeyHash],

@@ -376,7 +376,7 @@ mod tests {
 
     /// The rows of writes can be in a snapshot that was taken before they had ended.
     #[test]
-    fn rows_of_writes_under_way_are_shown_as_the_snapshot_has_them() {
+    fn rows_of_unfinished_writes_are_shown_as_the_snapshot_has_them() {
         let put = |number: u32, timestamp| put(id(&number.to_string()), timestamp);
         let removal =
             |number: u32, timestamp| DocumentVersion::removal(id(&number.to_string()), Timestamp(timestamp));

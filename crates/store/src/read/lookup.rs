@@ -84,23 +84,23 @@ pub(crate) fn newest_versions(
     documents: &[(&DocumentId, &DocumentSortKey)],
     most_bytes: usize,
 ) -> Result<Vec<Option<NewestVersion>>, Error> {
-    let sought = documents.iter().enumerate().map(|(index, &(id, key))| {
+    let targets = documents.iter().enumerate().map(|(index, &(id, key))| {
         let location = key.reversed_location();
         let hash = KeyHash::of(id.as_str().as_bytes());
         LookupTarget { index, id, key, hash, location, group: key.group_key(), found: None }
     });
-    let mut sought: Vec<LookupTarget<'_>> = sought.collect();
-    sought.sort_unstable_by(|a, b| (a.id.document_type(), a.key).cmp(&(b.id.document_type(), b.key)));
-    find_in_tail(state, &mut sought, most_bytes)?;
+    let mut targets: Vec<LookupTarget<'_>> = targets.collect();
+    targets.sort_unstable_by(|a, b| (a.id.document_type(), a.key).cmp(&(b.id.document_type(), b.key)));
+    find_in_tail(state, &mut targets, most_bytes)?;
     let is_of_same_bucket = |a: &LookupTarget<'_>, b: &LookupTarget<'_>| {
         a.id.document_type() == b.id.document_type() && state.bucket(a.location).has(b.location)
     };
-    for of_bucket in sought.chunk_by_mut(is_of_same_bucket) {
+    for of_bucket in targets.chunk_by_mut(is_of_same_bucket) {
         let bucket = state.bucket(of_bucket[0].location);
         find_in_bucket(bucket, of_bucket)?;
     }
     let mut found: Vec<Option<NewestVersion>> = documents.iter().map(|_| None).collect();
-    for LookupTarget { index, id, location, group, found: newest, .. } in sought {
+    for LookupTarget { index, id, location, group, found: newest, .. } in targets {
         let dropped = || state.marks.dropped_until(id.document_type(), location, group);
         found[index] = newest.filter(|newest| newest.timestamp() > dropped());
     }

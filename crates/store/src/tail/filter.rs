@@ -84,9 +84,9 @@ impl TailFilter {
     }
 
     /// Keeps those whose documents the generation can have.
-    pub fn retain<T>(&self, sought: &mut Vec<T>, id: impl Fn(&T) -> KeyHash) {
+    pub fn retain<T>(&self, candidates: &mut Vec<T>, id: impl Fn(&T) -> KeyHash) {
         let parts = self.parts.read();
-        sought.retain(|sought| may_have(&parts, id(sought)));
+        candidates.retain(|candidate| may_have(&parts, id(candidate)));
     }
 }
 

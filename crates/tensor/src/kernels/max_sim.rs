@@ -108,14 +108,14 @@ mod tests {
                 };
                 others.chunks_exact(width).map(of_other).fold(f64::NEG_INFINITY, f64::max)
             };
-            let twin: f64 = match others.len() < width {
+            let expected: f64 = match others.len() < width {
                 true => 0.0,
                 false => query.chunks_exact(width).map(best).sum(),
             };
             let mut similarity = MaxSimKernel::new(pairs, query, width);
-            assert_eq!(similarity.of(others), twin);
+            assert_eq!(similarity.of(others), expected);
             // No state is left from the previous run.
-            assert_eq!(similarity.of(others), twin);
+            assert_eq!(similarity.of(others), expected);
             if others.len() >= width {
                 similarity.best.fill(f32::NEG_INFINITY);
                 match pairs {
@@ -124,14 +124,14 @@ mod tests {
                 }
                 let plain: f64 =
                     similarity.best[..similarity.vectors].iter().map(|best| f64::from(*best)).sum();
-                assert_eq!(plain, twin);
+                assert_eq!(plain, expected);
             }
         }
     }
 
     proptest! {
         #[test]
-        fn late_interaction_is_its_plain_twin(
+        fn late_interaction_equals_its_plain_form(
             width in 1usize..20,
             query in proptest::collection::vec(-9i8..9, 0..1200),
             others in proptest::collection::vec(-9i8..9, 0..300),

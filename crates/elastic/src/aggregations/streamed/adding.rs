@@ -157,7 +157,7 @@ impl StreamPlan<'_> {
                 Ok(())
             }
             (StreamWork::Weighted(sources), StreamState::Weighted(sums)) => {
-                (0..times).try_for_each(|_| sums.add(&self.asked.name, sources, hit))
+                (0..times).try_for_each(|_| sums.add(&self.requested.name, sources, hit))
             }
             (StreamWork::Figures(source), StreamState::Summary(summary)) => {
                 let own = source.numbers(hit);

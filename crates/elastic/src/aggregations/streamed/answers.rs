@@ -17,29 +17,29 @@ use crate::Error;
 pub(super) fn finish_all(
     plans: &[StreamPlan<'_>],
     states: &[StreamState],
-    asked: &[RequestedAggregation],
+    requested: &[RequestedAggregation],
     scope: &AggregationScope<'_>,
 ) -> Result<Map<String, Value>, Error> {
     let mut answer = Map::new();
     for (plan, state) in plans.iter().zip(states) {
         if !matches!(plan.work, StreamWork::Pipeline) {
             let (kind, value) = plan.finish(state)?;
-            scope.add(&mut answer, plan.asked, kind, value)?;
+            scope.add(&mut answer, plan.requested, kind, value)?;
         }
     }
-    scope.add_siblings(&mut answer, asked)?;
+    scope.add_siblings(&mut answer, requested)?;
     Ok(answer)
 }
 
 impl StreamPlan<'_> {
     /// A bucket with the plans of what is inside.
-    fn kept<'k>(&'k self, bucket: &'k BucketState) -> KeptBucket<'k> {
-        KeptBucket { plans: &self.inner, bucket: Some(bucket) }
+    fn kept<'k>(&'k self, bucket: &'k BucketState) -> FinishedBucket<'k> {
+        FinishedBucket { plans: &self.inner, bucket: Some(bucket) }
     }
 
     /// A bucket without documents.
-    fn empty(&self) -> KeptBucket<'_> {
-        KeptBucket { plans: &self.inner, bucket: None }
+    fn empty(&self) -> FinishedBucket<'_> {
+        FinishedBucket { plans: &self.inner, bucket: None }
     }
 
     /// Answer of the aggregation, with its kind.
@@ -48,7 +48,7 @@ impl StreamPlan<'_> {
         match (&self.work, state) {
             (StreamWork::Terms(source, _, all), StreamState::Values(parts)) => {
                 let all = all.as_ref().map(RefCell::borrow);
-                let mut buckets: BTreeMap<&AggregatedValue, KeptBucket<'_>> = BTreeMap::new();
+                let mut buckets: BTreeMap<&AggregatedValue, FinishedBucket<'_>> = BTreeMap::new();
                 if let Some(all) = &all {
                     buckets.extend(all.iter().map(|value| (value, self.empty())));
                 }
@@ -56,17 +56,17 @@ impl StreamPlan<'_> {
                 one.finish_terms(source, buckets)
             }
             (StreamWork::RareTerms(source, _, documents_max), StreamState::Values(parts)) => {
-                let parts: BTreeMap<&AggregatedValue, KeptBucket<'_>> =
+                let parts: BTreeMap<&AggregatedValue, FinishedBucket<'_>> =
                     parts.iter().map(|(value, bucket)| (value, self.kept(bucket))).collect();
                 one.finish_rare_terms(source, *documents_max, parts)
             }
             (StreamWork::Adjacency(division), StreamState::Pairs(parts)) => {
-                let parts: BTreeMap<FilterPair, KeptBucket<'_>> =
+                let parts: BTreeMap<FilterPair, FinishedBucket<'_>> =
                     parts.iter().map(|(pair, bucket)| (*pair, self.kept(bucket))).collect();
                 Ok(("adjacency_matrix", one.finish_adjacency(division, parts)?))
             }
             (StreamWork::Significant(division, background), StreamState::Compared(documents, parts)) => {
-                let parts: BTreeMap<&AggregatedValue, KeptBucket<'_>> =
+                let parts: BTreeMap<&AggregatedValue, FinishedBucket<'_>> =
                     parts.iter().map(|(value, bucket)| (value, self.kept(bucket))).collect();
                 one.finish_significant(division, *documents, parts, &background.borrow())
             }
@@ -81,12 +81,12 @@ impl StreamPlan<'_> {
                 Ok(("auto_date_histogram", one.finish_automatic(division, units.step, parts)?))
             }
             (StreamWork::MultiTerms(sources), StreamState::Combined(parts)) => {
-                let parts: BTreeMap<&Vec<AggregatedValue>, KeptBucket<'_>> =
+                let parts: BTreeMap<&Vec<AggregatedValue>, FinishedBucket<'_>> =
                     parts.iter().map(|(key, bucket)| (key, self.kept(bucket))).collect();
                 one.finish_multi_terms(sources, parts)
             }
             (StreamWork::Composite(division), StreamState::Placed(parts)) => {
-                let parts: BTreeMap<&PlacedKey, KeptBucket<'_>> =
+                let parts: BTreeMap<&PlacedKey, FinishedBucket<'_>> =
                     parts.iter().map(|(key, bucket)| (key, self.kept(bucket))).collect();
                 Ok(("composite", one.finish_composite(division, parts)?))
             }
@@ -99,7 +99,7 @@ impl StreamPlan<'_> {
                 Ok(("date_histogram", one.finish_date_histogram(division, parts, || self.empty())?))
             }
             (StreamWork::Ranges(division), StreamState::List(buckets)) => {
-                let kind = match self.asked.kind.as_str() {
+                let kind = match self.requested.kind.as_str() {
                     "date_range" => "date_range",
                     "ip_range" => "ip_range",
                     _ => "range",
@@ -133,14 +133,14 @@ impl StreamPlan<'_> {
                 figure("cardinality", json!(values.len()))
             }
             (StreamWork::Weighted(_), StreamState::Weighted(sums)) => {
-                Ok(("weighted_avg", sums.answer(self.asked.options.get("format"))))
+                Ok(("weighted_avg", sums.answer(self.requested.options.get("format"))))
             }
             (StreamWork::Figures(source), StreamState::Summary(summary)) => {
-                let (kind, options) = (&self.asked.kind, &self.asked.options);
+                let (kind, options) = (&self.requested.kind, &self.requested.options);
                 metrics::figures_with(kind, options, *summary, Vec::new(), source)
             }
             (StreamWork::Figures(source), StreamState::Numbers(numbers)) => {
-                metrics::figures(&self.asked.kind, &self.asked.options, numbers.clone(), source)
+                metrics::figures(&self.requested.kind, &self.requested.options, numbers.clone(), source)
             }
             (StreamWork::TopHits(page), StreamState::Hits(top)) => {
                 let page = top.answer(page, self.scope, self.memory)?;
@@ -150,33 +150,33 @@ impl StreamPlan<'_> {
         }
     }
 
-    fn all_kept<'k>(&'k self, buckets: &'k [BucketState]) -> Vec<KeptBucket<'k>> {
+    fn all_kept<'k>(&'k self, buckets: &'k [BucketState]) -> Vec<FinishedBucket<'k>> {
         buckets.iter().map(|bucket| self.kept(bucket)).collect()
     }
 }
 
 /// A finished bucket.
-struct KeptBucket<'k> {
+struct FinishedBucket<'k> {
     plans: &'k [StreamPlan<'k>],
     /// None if it has no documents.
     bucket: Option<&'k BucketState>,
 }
 
-impl BucketContent for KeptBucket<'_> {
+impl BucketContent for FinishedBucket<'_> {
     fn documents(&self) -> usize {
         self.bucket.map_or(0, |bucket| bucket.documents)
     }
 
     fn inside(
         &self,
-        asked: &[RequestedAggregation],
+        requested: &[RequestedAggregation],
         scope: &AggregationScope<'_>,
     ) -> Result<Map<String, Value>, Error> {
         match self.bucket {
-            Some(bucket) => finish_all(self.plans, &bucket.inner, asked, scope),
+            Some(bucket) => finish_all(self.plans, &bucket.inner, requested, scope),
             None => {
                 let states = self.plans.iter().map(StreamPlan::state).collect::<Result<Vec<_>, _>>()?;
-                finish_all(self.plans, &states, asked, scope)
+                finish_all(self.plans, &states, requested, scope)
             }
         }
     }

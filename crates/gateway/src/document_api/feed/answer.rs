@@ -98,12 +98,12 @@ struct UnreadLines {
     is_gone: bool,
     reader: Option<Waker>,
     /// First failures, if the answer is kept for a key.
-    kept: Option<KeptLines>,
+    kept: Option<FirstFailures>,
 }
 
 /// First failures of a stream with a key.
 #[derive(Debug, Default)]
-struct KeptLines {
+struct FirstFailures {
     lines: Vec<u8>,
     count: u64,
 }
@@ -180,7 +180,7 @@ impl FeedAnswer {
 
     /// Keeps the first failures from now on, for [`FeedAnswer::answer_to_keep`].
     pub(super) fn keep_lines(&self) {
-        self.unread().kept = Some(KeptLines::default());
+        self.unread().kept = Some(FirstFailures::default());
     }
 
     /// Lists a failure. Returns false if there is no room for the line.
@@ -294,7 +294,7 @@ impl FeedTotals {
     }
 }
 
-impl KeptLines {
+impl FirstFailures {
     /// Adds the line of a failure, unless there are too many.
     fn add(&mut self, line: &Value) {
         let line = line.to_string();

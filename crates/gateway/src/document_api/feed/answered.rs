@@ -25,7 +25,7 @@ const LINES_BYTES_MAX: usize = 8 << 20;
 
 /// Bounds on the keys that are kept.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct KeptKeyBounds {
+pub(crate) struct AnsweredKeyBounds {
     /// Time for which an answer is kept.
     pub(crate) time: Duration,
     /// Maximum number of keys that are kept or in flight.
@@ -35,7 +35,7 @@ pub(crate) struct KeptKeyBounds {
 /// The keys that are kept or in flight.
 pub(crate) struct AnsweredKeys {
     clock: Arc<dyn WallClock>,
-    bounds: KeptKeyBounds,
+    bounds: AnsweredKeyBounds,
     state: Mutex<KeyTable>,
     /// Answers that wait for the log.
     pending: Mutex<Vec<PendingAnswer>>,
@@ -112,7 +112,7 @@ impl AnsweredKeys {
         disk: Arc<dyn Disk>,
         directory: PathBuf,
         clock: Arc<dyn WallClock>,
-        bounds: KeptKeyBounds,
+        bounds: AnsweredKeyBounds,
     ) -> io::Result<Arc<Self>> {
         let (log, answers) = AnswerLog::open(disk, directory)?;
         let mut state = KeyTable::default();
@@ -251,7 +251,7 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: KeptKeyBounds = KeptKeyBounds { time: Duration::from_secs(600), keys: 1000 };
+    const BOUNDS: AnsweredKeyBounds = AnsweredKeyBounds { time: Duration::from_secs(600), keys: 1000 };
 
     fn new(found: Result<KeyState, Error>) -> ActiveStreamKey {
         match found.expect("there is room") {
@@ -306,7 +306,7 @@ mod tests {
     async fn new_keys_are_refused_while_the_kept_ones_are_young() {
         let directory = tempfile::tempdir().expect("a directory");
         let clock = Arc::new(ManualClock::new(0));
-        let bounds = KeptKeyBounds { keys: 3, ..BOUNDS };
+        let bounds = AnsweredKeyBounds { keys: 3, ..BOUNDS };
         let keys = AnsweredKeys::open(Arc::new(RealDisk), directory.path().to_owned(), clock.clone(), bounds)
             .expect("it opens");
         record(&keys, 1, "kept").await.expect("it is written");

@@ -36,8 +36,8 @@ impl SimCopy {
 }
 
 /// True if a document is of a bucket, and of none that lies inside of it.
-fn is_of(document: SimDocument, bucket: BucketId, apart: &[BucketId]) -> bool {
-    bucket.covers(document.cell()) && !apart.iter().any(|inside| inside.covers(document.cell()))
+fn is_of(document: SimDocument, bucket: BucketId, excluded: &[BucketId]) -> bool {
+    bucket.covers(document.cell()) && !excluded.iter().any(|inside| inside.covers(document.cell()))
 }
 
 /// An index node.
@@ -104,22 +104,22 @@ impl CopyNode {
                     _ => records::apply(&mut copy.records, &row),
                 }
             }
-            FollowEffect::Drop { copy, bucket, apart, scope, until, .. } => {
+            FollowEffect::Drop { copy, bucket, excluded, scope, until, .. } => {
                 let Some(copy) = self.copies.get_mut(&copy) else { return Vec::new() };
                 let group = dropped_group(&scope);
                 copy.records.retain(|key, (time, _)| {
                     let document = SimDocument::of_key(key);
-                    !is_of(document, bucket, &apart) || document.group != group || *time > until
+                    !is_of(document, bucket, &excluded) || document.group != group || *time > until
                 });
             }
             FollowEffect::ReplaceDocuments { copy, documents, rows } => {
                 let Some(copy) = self.copies.get_mut(&copy) else { return Vec::new() };
                 records::replace_documents(&mut copy.records, &documents, &rows);
             }
-            FollowEffect::Replace { copy: number, bucket, apart, read, from, after, until, rows } => {
+            FollowEffect::Replace { copy: number, bucket, excluded, read, from, after, until, rows } => {
                 let Some(copy) = self.copies.get_mut(&number) else { return Vec::new() };
                 let is_in = |key: &[u8]| {
-                    is_of(SimDocument::of_key(key), bucket, &apart)
+                    is_of(SimDocument::of_key(key), bucket, &excluded)
                         && after.as_deref().is_none_or(|after| after < key)
                         && until.as_deref().is_none_or(|until| key <= until)
                 };

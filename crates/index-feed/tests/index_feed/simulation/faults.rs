@@ -5,7 +5,7 @@ use millrace_document::Timestamp;
 use millrace_index_feed::CopyNumber;
 
 use super::copies::SimCopy;
-use super::world::{FeedWorld, INDEX_NODES, WorldEvent};
+use super::world::{FeedWorld, INDEX_NODES, WorldEvent, millis};
 
 impl FeedWorld {
     /// A node or a message fails.
@@ -21,8 +21,8 @@ impl FeedWorld {
                     self.count("index crash");
                     self.note(|| format!("index node {node} crashes"));
                     let delay = match self.random.percent(30) {
-                        true => self.random.millis(20_000, 120_000),
-                        false => self.random.millis(500, 10_000),
+                        true => millis(&mut self.random, 20_000, 120_000),
+                        false => millis(&mut self.random, 500, 10_000),
                     };
                     self.at(delay, WorldEvent::IndexReturn { node });
                 }
@@ -35,7 +35,7 @@ impl FeedWorld {
     /// An index node does not learn of cluster states for a while.
     pub fn delay_learning(&mut self) {
         let at = self.random.below(INDEX_NODES.len() as u64) as usize;
-        let until = self.now + self.random.millis(20_000, 150_000);
+        let until = self.now + millis(&mut self.random, 20_000, 150_000);
         self.index_node(NodeKey(INDEX_NODES[at])).learns_after = until;
     }
 

@@ -7,7 +7,7 @@ use millrace_index_feed::{CopyFreshness, CopyNumber, FollowEffect, MARGIN_US, Ow
 
 use super::FeedSabotage;
 use super::documents::SimDocument;
-use super::world::{FeedWorld, INDEX_NODES, START, WorldEvent};
+use super::world::{FeedWorld, INDEX_NODES, START, WorldEvent, millis};
 
 /// Time that a query waits for a copy.
 const QUERY_US: u64 = 5_000_000;
@@ -47,7 +47,7 @@ impl FeedWorld {
         let owners = self.owners.iter().filter(|(bucket, _)| slice.covers(**bucket));
         let owners: BTreeSet<NodeKey> = owners.map(|(_, owner)| *owner).collect();
         for owner in owners {
-            let delay = self.random.millis(0, 50);
+            let delay = millis(&mut self.random, 0, 50);
             self.at(delay, WorldEvent::Position { query, owner });
         }
         self.at(60_000, WorldEvent::Poll { query });

@@ -8,7 +8,7 @@ use millrace_index_feed::{AdoptedState, IndexFeedSource, MARGIN_US, OwnerReport,
 
 use super::FeedSabotage;
 use super::documents::{BUCKET_BITS, DocumentNode, SimChange, SimDocument, SimReplica, SimWrite};
-use super::world::{FeedWorld, WorldEvent};
+use super::world::{FeedWorld, WorldEvent, millis};
 
 /// Time after which a write is given up.
 const GIVEN_UP_US: u64 = 6_000_000;
@@ -126,8 +126,8 @@ impl FeedWorld {
         for node in needed {
             let delay = match self.random.below(100) {
                 0..=39 if is_bad => continue,
-                40..=79 if is_bad => self.random.millis(1_000, 90_000),
-                _ => self.random.millis(1, 60),
+                40..=79 if is_bad => millis(&mut self.random, 1_000, 90_000),
+                _ => millis(&mut self.random, 1, 60),
             };
             self.at(delay, WorldEvent::Land { write: number, node, version: self.version });
         }
@@ -201,8 +201,8 @@ impl FeedWorld {
                 false => needed[self.random.below(needed.len() as u64) as usize],
             };
             let delay = match self.random.percent(50) {
-                true => self.random.millis(0, 3_000),
-                false => self.random.millis(0, 100_000),
+                true => millis(&mut self.random, 0, 3_000),
+                false => millis(&mut self.random, 0, 100_000),
             };
             self.at(delay, WorldEvent::Leave { node });
         }
@@ -210,8 +210,8 @@ impl FeedWorld {
 
     fn merge_later(&mut self, bucket: BucketId) {
         let delay = match self.random.percent(60) {
-            true => self.random.millis(100, 5_000),
-            false => self.random.millis(5_000, 120_000),
+            true => millis(&mut self.random, 100, 5_000),
+            false => millis(&mut self.random, 5_000, 120_000),
         };
         let version = self.version;
         self.at(delay, WorldEvent::Merge { bucket, version, step: MergeStep::Compare });
@@ -280,14 +280,14 @@ impl FeedWorld {
         if self.is_faulty && self.random.percent(20) {
             // A node leaves while the others have not everything that it has.
             let node = holders[self.random.below(holders.len() as u64) as usize];
-            let delay = self.random.millis(0, 3_000);
+            let delay = millis(&mut self.random, 0, 3_000);
             self.at(delay, WorldEvent::Leave { node });
         }
         let is_unnoticed = self.sabotage == Some(FeedSabotage::MergeUnnoticed);
         for (node, writes) in lacking {
             self.note(|| format!("{node} lacks {writes:?}"));
             if self.random.percent(30) {
-                let delay = self.random.millis(0, 2_000);
+                let delay = millis(&mut self.random, 0, 2_000);
                 let step = MergeStep::Finish { node, writes };
                 self.at(delay, WorldEvent::Merge { bucket, version, step });
                 continue;
@@ -298,11 +298,11 @@ impl FeedWorld {
             if !is_unnoticed {
                 known.source.changing(&[bucket], clock);
             }
-            let delay = self.random.millis(0, 2_000);
+            let delay = millis(&mut self.random, 0, 2_000);
             let step = MergeStep::Arrive { node, run, writes };
             self.at(delay, WorldEvent::Merge { bucket, version, step });
         }
-        let delay = self.random.millis(2_100, 4_000);
+        let delay = millis(&mut self.random, 2_100, 4_000);
         self.at(delay, WorldEvent::Merge { bucket, version, step: MergeStep::Compare });
     }
 
@@ -378,7 +378,7 @@ impl FeedWorld {
         known.is_running = !is_crash;
         known.complete.clear();
         self.change_state();
-        let delay = self.random.millis(3_000, 150_000);
+        let delay = millis(&mut self.random, 3_000, 150_000);
         self.at(delay, WorldEvent::Return { node });
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_bucket::{BucketId, NodeKey};
 use millrace_document::Timestamp;
+use millrace_fixtures::SeededRandom;
 use millrace_index_feed::{
     BatchReceipt, CopyDefinition, CopyNumber, FeedBatch, FeedChange, FeedCut, FeedRead, FeedReadScope,
     FollowEffect, FollowRequest, MARGIN_US, PageContent, SourceRun,
@@ -13,7 +14,6 @@ use super::FeedSabotage;
 use super::copies::{CopyNode, SimCopy, shown};
 use super::documents::{BUCKET_BITS, DocumentNode, SimChange, SimDocument, SimFieldValue, SimWrite};
 use super::queries::OpenQuery;
-use super::random::FeedRandom;
 use super::replication::{MergeStep, OpenWrite};
 
 /// Time at which the simulation begins, and the length of its two parts: with faults, and without.
@@ -162,8 +162,13 @@ pub enum WorldEvent {
     },
 }
 
+/// A time between two, in milliseconds, as microseconds.
+pub fn millis(random: &mut SeededRandom, least: u64, most: u64) -> u64 {
+    random.between(1_000 * least, 1_000 * most)
+}
+
 pub struct FeedWorld {
-    pub random: FeedRandom,
+    pub random: SeededRandom,
     pub sabotage: Option<FeedSabotage>,
     pub now: u64,
     events: BTreeMap<(u64, u64), WorldEvent>,
@@ -194,7 +199,7 @@ pub struct FeedWorld {
 
 impl FeedWorld {
     pub fn new(seed: u64, sabotage: Option<FeedSabotage>) -> Self {
-        let mut random = FeedRandom::new(seed);
+        let mut random = SeededRandom::new(seed ^ 0x696e_6465_7866_6565);
         let now = START;
         let keys: Vec<NodeKey> = (0..DOCUMENT_NODES).map(NodeKey).collect();
         let documents = keys.iter().map(|key| {
@@ -314,8 +319,8 @@ impl FeedWorld {
         };
         for _ in 0..times {
             let delay = match self.random.percent(2) && self.is_faulty {
-                true => self.random.millis(500, 20_000),
-                false => self.random.millis(1, 60),
+                true => millis(&mut self.random, 500, 20_000),
+                false => millis(&mut self.random, 1, 60),
             };
             self.at(delay, event.clone());
         }
@@ -341,7 +346,7 @@ impl FeedWorld {
         let effects = node.follower.add_copy(number, copy.definition.clone(), &copy.flushed.1, now);
         node.copies.insert(number, copy);
         self.effects(key, effects);
-        let delay = self.random.millis(5_000, 40_000);
+        let delay = millis(&mut self.random, 5_000, 40_000);
         self.at(delay, WorldEvent::Flush { node: key, copy: number });
     }
 
@@ -350,21 +355,21 @@ impl FeedWorld {
             WorldEvent::Client => {
                 if self.is_faulty {
                     self.write();
-                    let delay = self.random.millis(50, 900);
+                    let delay = millis(&mut self.random, 50, 900);
                     self.at(delay, WorldEvent::Client);
                 }
             }
             WorldEvent::Query => {
                 self.query();
-                let delay = self.random.millis(200, 2_000);
+                let delay = millis(&mut self.random, 200, 2_000);
                 self.at(delay, WorldEvent::Query);
             }
             WorldEvent::Fault => {
                 if self.is_faulty {
                     self.fault();
                     let delay = match self.random.percent(25) {
-                        true => self.random.millis(60_000, 150_000),
-                        false => self.random.millis(500, 15_000),
+                        true => millis(&mut self.random, 60_000, 150_000),
+                        false => millis(&mut self.random, 500, 15_000),
                     };
                     self.at(delay, WorldEvent::Fault);
                 }
@@ -399,7 +404,7 @@ impl FeedWorld {
                 if self.is_reachable(node) {
                     self.report(node);
                     // Rows come between the report and the closing.
-                    let delay = if self.random.percent(20) { self.random.millis(1, 3_000) } else { 0 };
+                    let delay = if self.random.percent(20) { millis(&mut self.random, 1, 3_000) } else { 0 };
                     let version = self.version;
                     let source = &mut self.document_node(node).source;
                     let run = source.run();
@@ -407,7 +412,7 @@ impl FeedWorld {
                     self.pump(node);
                     self.at(delay, WorldEvent::Close { node, run, version });
                 }
-                let delay = self.random.millis(900, 2_000);
+                let delay = millis(&mut self.random, 900, 2_000);
                 self.at(delay, WorldEvent::DocumentTick { node });
             }
             WorldEvent::Close { node, run, version } => {
@@ -445,14 +450,14 @@ impl FeedWorld {
                         self.count("put off");
                         self.pump(owner);
                     } else if source.begin_read(follower, read.clone()) {
-                        let delay = self.random.millis(0, 300);
+                        let delay = millis(&mut self.random, 0, 300);
                         self.at(delay, WorldEvent::ReadStore { owner, follower, read, run });
                     }
                 }
             }
             WorldEvent::ReadStore { owner, follower, read, run } => {
                 let page = self.documents[&owner].read(&read);
-                let delay = self.random.millis(0, 300);
+                let delay = millis(&mut self.random, 0, 300);
                 self.at(delay, WorldEvent::ReadDone { owner, follower, read, run, page });
             }
             WorldEvent::ReadDone { owner, follower, read, run, page } => {
@@ -511,7 +516,7 @@ impl FeedWorld {
                     if self.indexes[&node].is_running {
                         self.index_node(node).flush(copy);
                     }
-                    let delay = self.random.millis(10_000, 40_000);
+                    let delay = millis(&mut self.random, 10_000, 40_000);
                     self.at(delay, WorldEvent::Flush { node, copy });
                 }
             }
@@ -587,7 +592,7 @@ impl FeedWorld {
     /// Publishes a cluster state: index nodes learn of it later.
     pub fn publish(&mut self) {
         for key in INDEX_NODES.map(NodeKey) {
-            let delay = self.random.millis(1, 3_000);
+            let delay = millis(&mut self.random, 1, 3_000);
             self.at(delay, WorldEvent::Learn { node: key });
         }
     }
@@ -604,7 +609,7 @@ impl FeedWorld {
         let is_old = write.timestamp.0 + millrace_index_feed::LATE_US < known.clock(now).0;
         match sabotage == Some(FeedSabotage::FedAfterAcknowledgement) {
             true => {
-                let delay = self.random.millis(20, 2_000);
+                let delay = millis(&mut self.random, 20, 2_000);
                 self.at(delay, WorldEvent::Feed { write, node, run });
             }
             false => known.feed(write, now),

@@ -22,8 +22,8 @@ use millrace_index_feed::{
 use millrace_index_placement::{CopyId, PlacedCopy, PlacedCopyState, PlacementTable, SliceId};
 
 use super::super::opened::IndexDirectory;
-use super::kept::{KeptCopy, KeptDefinition};
-use super::message::{FedKeys, KeyedRead};
+use super::kept::{StoredCopy, StoredDefinition};
+use super::message::{KeyedRead, VersionKeys};
 use super::pacing::ReadPacing;
 use super::pages::slice_bucket;
 
@@ -64,7 +64,7 @@ impl CopyAction {
 pub(super) struct ImportOrder {
     pub copy: CopyId,
     pub slice: SliceId,
-    pub definition: KeptDefinition,
+    pub definition: StoredDefinition,
     pub from: NodeKey,
     pub status: Arc<ImportStatus>,
 }
@@ -87,7 +87,7 @@ pub(super) struct ImportStatus {
 
 /// Result of an import.
 pub(super) enum ImportOutcome {
-    Received(KeptCopy, CopyMarks),
+    Received(StoredCopy, CopyMarks),
     /// The copy cannot be had by file.
     Refused(String),
     Failed(CopyError),
@@ -119,7 +119,7 @@ enum CopyStage {
 }
 
 struct OpenCopy {
-    kept: Arc<KeptCopy>,
+    kept: Arc<StoredCopy>,
     /// Time at which it goes on, and from where, while it takes nothing in.
     suspended: Option<(Instant, CopyMarks)>,
     /// Time of the last writing; `None` to write it soon.
@@ -129,13 +129,13 @@ struct OpenCopy {
 /// A copy that is to be written.
 pub(super) struct DueFlush {
     pub copy: CopyId,
-    pub kept: Arc<KeptCopy>,
+    pub kept: Arc<StoredCopy>,
     pub marks: CopyMarks,
 }
 
 /// A copy that is read.
 pub(super) struct ReadableCopy {
-    pub kept: Arc<KeptCopy>,
+    pub kept: Arc<StoredCopy>,
     /// Owners of the buckets of its slice.
     pub owners: BTreeSet<NodeKey>,
 }
@@ -144,7 +144,7 @@ pub(super) struct ReadableCopy {
 pub(super) struct NodeCopies {
     place: Arc<IndexDirectory>,
     own: NodeKey,
-    follower: IndexFeedFollower<FedKeys>,
+    follower: IndexFeedFollower<VersionKeys>,
     state: Option<Arc<ClusterState>>,
     copies: BTreeMap<CopyId, NodeCopy>,
     pacing: ReadPacing,
@@ -160,6 +160,14 @@ pub(super) struct NodeCopies {
 
 /// Looks up the document type of a definition.
 pub(super) type KnownTypes<'a> = dyn Fn(u64) -> Option<String> + 'a;
+
+/// Table of copies that is adopted.
+#[derive(Clone, Copy)]
+struct AdoptedTable<'a> {
+    table: &'a PlacementTable,
+    types: &'a KnownTypes<'a>,
+    now: Timestamp,
+}
 
 impl NodeCopies {
     /// The copies of a process that starts. `run` is greater than those of all processes before.
@@ -223,25 +231,18 @@ impl NodeCopies {
                 self.remove_files(copy);
             }
         }
-        for (id, (slice, copy)) in placed {
-            actions.extend(self.keep(id, slice, &copy, table, types, now));
+        let adopted = AdoptedTable { table, types, now };
+        for (slice, copy) in placed.into_values() {
+            actions.extend(self.keep(slice, &copy, adopted));
         }
         actions
     }
 
     /// Keeps one copy as the table says.
-    fn keep(
-        &mut self,
-        id: CopyId,
-        slice: SliceId,
-        placed: &PlacedCopy,
-        table: &PlacementTable,
-        types: &KnownTypes<'_>,
-        now: Timestamp,
-    ) -> Vec<CopyAction> {
+    fn keep(&mut self, slice: SliceId, placed: &PlacedCopy, adopted: AdoptedTable<'_>) -> Vec<CopyAction> {
         let began = Instant::now();
         let fresh = NodeCopy { slice, stage: CopyStage::Unknown, began, leaving: None };
-        let copy = self.copies.entry(id).or_insert(fresh);
+        let copy = self.copies.entry(placed.id).or_insert(fresh);
         if placed.state == PlacedCopyState::Leaving {
             copy.leaving.get_or_insert(began);
         }
@@ -258,22 +259,20 @@ impl NodeCopies {
         if !matches!(copy.stage, CopyStage::Unknown) {
             return Vec::new();
         }
-        match self.begin(id, slice, placed, table, types, now) {
+        match self.begin(slice, placed, adopted) {
             Ok(actions) => actions,
-            Err(error) => self.fail(id, &error, now),
+            Err(error) => self.fail(placed.id, &error, adopted.now),
         }
     }
 
     /// Opens a copy that is on the disk, or begins to make it.
     fn begin(
         &mut self,
-        id: CopyId,
         slice: SliceId,
         placed: &PlacedCopy,
-        table: &PlacementTable,
-        types: &KnownTypes<'_>,
-        now: Timestamp,
+        adopted: AdoptedTable<'_>,
     ) -> Result<Vec<CopyAction>, CopyError> {
+        let (id, AdoptedTable { table, types, now }) = (placed.id, adopted);
         let Some(index) = table.indexes().get(&slice.index) else { return Ok(Vec::new()) };
         let hash = index.definition.0;
         let known = self.place.read_definition(id)?;
@@ -286,7 +285,7 @@ impl NodeCopies {
             return Ok(Vec::new());
         };
         let bucket = slice_bucket(slice.slice, index.slices.len());
-        let definition = KeptDefinition { definition: hash, document_type, slice: bucket };
+        let definition = StoredDefinition { definition: hash, document_type, slice: bucket };
         let has_files = known.as_ref() == Some(&definition);
         match placed.state {
             PlacedCopyState::Ready | PlacedCopyState::Leaving if !has_files => {
@@ -320,15 +319,15 @@ impl NodeCopies {
     }
 
     /// Lets a copy follow.
-    fn open(&mut self, id: CopyId, kept: KeptCopy, marks: &CopyMarks, now: Timestamp) -> Vec<CopyAction> {
+    fn open(&mut self, id: CopyId, kept: StoredCopy, marks: &CopyMarks, now: Timestamp) -> Vec<CopyAction> {
         let definition = followed(&kept.definition);
         let flushed = Some(Instant::now());
         self.set_stage(id, CopyStage::Open(OpenCopy { kept: Arc::new(kept), suspended: None, flushed }));
         let effects = self.follower.add_copy(number(id), definition, marks, now);
         let mut actions = self.carry_out(effects, now);
         // Owners that are followed already learn of the definition by a request that comes again.
-        let told: BTreeSet<NodeKey> = actions.iter().filter_map(CopyAction::follows).collect();
-        let again = self.requests.iter().filter(|(owner, _)| !told.contains(owner));
+        let informed: BTreeSet<NodeKey> = actions.iter().filter_map(CopyAction::follows).collect();
+        let again = self.requests.iter().filter(|(owner, _)| !informed.contains(owner));
         let definitions = self.definitions();
         let again: Vec<CopyAction> = again
             .map(|(owner, request)| CopyAction::Follow {
@@ -426,7 +425,7 @@ impl NodeCopies {
     pub fn batch(
         &mut self,
         owner: NodeKey,
-        batch: FeedBatch<FedKeys>,
+        batch: FeedBatch<VersionKeys>,
         now: Timestamp,
     ) -> (Option<BatchReceipt>, Vec<CopyAction>) {
         if self.is_full() {
@@ -495,7 +494,7 @@ impl NodeCopies {
         actions
     }
 
-    fn active_copy(&self, copy: CopyId) -> Option<Arc<KeptCopy>> {
+    fn active_copy(&self, copy: CopyId) -> Option<Arc<StoredCopy>> {
         match &self.copies.get(&copy)?.stage {
             CopyStage::Open(open) if open.suspended.is_none() => Some(Arc::clone(&open.kept)),
             _ => None,
@@ -558,6 +557,6 @@ fn id(copy: CopyNumber) -> CopyId {
     CopyId(copy.0)
 }
 
-fn followed(definition: &KeptDefinition) -> CopyDefinition {
+fn followed(definition: &StoredDefinition) -> CopyDefinition {
     CopyDefinition { document_type: definition.document_type.clone(), slice: definition.slice }
 }

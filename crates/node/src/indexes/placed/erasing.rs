@@ -62,13 +62,13 @@ impl PlacedService {
         let nodes: BTreeSet<NodeKey> = table.all_copies().map(|(_, copy)| copy.node).collect();
         let service = Arc::clone(self);
         self.runtime.spawn(async move {
-            let mut asked = JoinSet::new();
+            let mut requested = JoinSet::new();
             for node in nodes {
                 let service = Arc::clone(&service);
-                asked.spawn(async move { service.ask(node, PlacedQuestion::Erase { until }).await });
+                requested.spawn(async move { service.ask(node, PlacedQuestion::Erase { until }).await });
             }
             let mut erased = None::<Timestamp>;
-            while let Some(answer) = asked.join_next().await {
+            while let Some(answer) = requested.join_next().await {
                 let of_node = match answer {
                     Ok(Ok(PlacedAnswer::Erased(of_node))) => of_node,
                     // A node that is away erases when it is back, unless its copies are not wanted any more.

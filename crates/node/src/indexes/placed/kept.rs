@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::opened::{IndexDirectory, remove_directory};
 use super::super::service::{group_key, is_in};
-use super::message::{FedKeys, RecordedDocuments};
+use super::message::{RecordedDocuments, VersionKeys};
 use super::pages::slice_range;
 use super::verifying::CopyVerification;
 
@@ -27,7 +27,7 @@ const PAGE: usize = 1024;
 /// Documents of a copy, and the definition of its keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct KeptDefinition {
+pub(super) struct StoredDefinition {
     /// Hash of the definition.
     pub definition: u64,
     /// Type of the documents.
@@ -40,7 +40,7 @@ pub(super) struct KeptDefinition {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct WrittenMarks {
-    copy: KeptDefinition,
+    copy: StoredDefinition,
     /// Times up to which the files have everything, by bucket.
     marks: Vec<(BucketId, Timestamp)>,
     /// Marks of the replicas that the copy followed last, by bucket.
@@ -51,8 +51,8 @@ struct WrittenMarks {
 }
 
 /// A copy that is open.
-pub(super) struct KeptCopy {
-    pub definition: KeptDefinition,
+pub(super) struct StoredCopy {
+    pub definition: StoredDefinition,
     pub copy: IndexCopy,
     pub verification: Mutex<CopyVerification>,
     /// Time until which no file has anything of dropped documents.
@@ -67,7 +67,7 @@ pub(super) struct KeptCopy {
 pub(super) struct BucketPart<'a> {
     pub bucket: BucketId,
     /// Buckets inside of it, whose documents are not of it.
-    pub apart: &'a [BucketId],
+    pub excluded: &'a [BucketId],
     /// It begins after this sort key.
     pub after: Option<&'a [u8]>,
     /// It ends with this sort key.
@@ -110,7 +110,7 @@ impl IndexDirectory {
     }
 
     /// Options of a copy.
-    pub(super) fn options(&self, copy: CopyId, definition: &KeptDefinition) -> IndexOptions {
+    pub(super) fn options(&self, copy: CopyId, definition: &StoredDefinition) -> IndexOptions {
         IndexOptions {
             directory: self.directory(copy),
             definition: definition.definition,
@@ -145,7 +145,7 @@ impl IndexDirectory {
     ///
     /// # Errors
     /// The system refuses.
-    pub(super) fn read_definition(&self, copy: CopyId) -> Result<Option<KeptDefinition>, CopyError> {
+    pub(super) fn read_definition(&self, copy: CopyId) -> Result<Option<StoredDefinition>, CopyError> {
         Ok(self.read_marks(copy)?.map(|written| written.copy))
     }
 
@@ -168,8 +168,8 @@ impl IndexDirectory {
     pub(super) fn open(
         &self,
         copy: CopyId,
-        definition: &KeptDefinition,
-    ) -> Result<(KeptCopy, CopyMarks), CopyError> {
+        definition: &StoredDefinition,
+    ) -> Result<(StoredCopy, CopyMarks), CopyError> {
         let written = self.read_marks(copy)?.filter(|written| written.copy == *definition);
         let opened = IndexCopy::open(self.options(copy, definition))?;
         // Marks of files that are gone do not count.
@@ -187,10 +187,10 @@ impl IndexDirectory {
     pub(super) fn received_copy(
         &self,
         copy: CopyId,
-        definition: &KeptDefinition,
+        definition: &StoredDefinition,
         opened: IndexCopy,
-    ) -> KeptCopy {
-        KeptCopy {
+    ) -> StoredCopy {
+        StoredCopy {
             definition: definition.clone(),
             copy: opened,
             verification: Mutex::new(CopyVerification::of_new()),
@@ -218,7 +218,7 @@ impl IndexDirectory {
     }
 }
 
-impl KeptCopy {
+impl StoredCopy {
     /// Ends the writing of files.
     pub fn discard(&self) {
         self.copy.discard();
@@ -233,13 +233,13 @@ impl KeptCopy {
     ///
     /// # Errors
     /// A row lacks the keys; a file cannot be read or is damaged.
-    pub fn apply(&self, rows: &[FeedRow<FedKeys>]) -> Result<(), TakeError> {
+    pub fn apply(&self, rows: &[FeedRow<VersionKeys>]) -> Result<(), TakeError> {
         self.copy.apply(self.changes(rows)?)?;
         Ok(())
     }
 
-    fn changes(&self, rows: &[FeedRow<FedKeys>]) -> Result<Vec<IndexChange>, NoKeys> {
-        let change = |row: &FeedRow<FedKeys>| {
+    fn changes(&self, rows: &[FeedRow<VersionKeys>]) -> Result<Vec<IndexChange>, NoKeys> {
+        let change = |row: &FeedRow<VersionKeys>| {
             let keys = row.body.by_definition(self.definition.definition).ok_or(NoKeys)?;
             Ok(IndexChange {
                 document: row.document.clone(),
@@ -253,11 +253,11 @@ impl KeptCopy {
     /// Replaces the records of documents by these rows, and forgets those of the others.
     ///
     /// # Errors
-    /// Those of [`KeptCopy::apply`].
+    /// Those of [`StoredCopy::apply`].
     pub fn replace_documents(
         &self,
         documents: &BTreeSet<Vec<u8>>,
-        rows: &[FeedRow<FedKeys>],
+        rows: &[FeedRow<VersionKeys>],
     ) -> Result<(), TakeError> {
         let changes = self.changes(rows)?;
         let found: BTreeSet<&[u8]> = rows.iter().map(|row| &row.document[..]).collect();
@@ -272,12 +272,12 @@ impl KeptCopy {
     /// forgotten.
     ///
     /// # Errors
-    /// Those of [`KeptCopy::apply`].
+    /// Those of [`StoredCopy::apply`].
     pub fn replace(
         &self,
         part: &BucketPart<'_>,
         from: Timestamp,
-        rows: &[FeedRow<FedKeys>],
+        rows: &[FeedRow<VersionKeys>],
     ) -> Result<Vec<Vec<u8>>, TakeError> {
         let changes = self.changes(rows)?;
         let found: BTreeSet<&[u8]> = rows.iter().map(|row| &row.document[..]).collect();
@@ -372,7 +372,7 @@ impl KeptCopy {
             from = from.max(prefix.clone());
         }
         let is_of = |document: &[u8]| {
-            is_in(document, part.bucket) && !part.apart.iter().any(|inside| is_in(document, *inside))
+            is_in(document, part.bucket) && !part.excluded.iter().any(|inside| is_in(document, *inside))
         };
         let is_past = |document: &[u8]| {
             document.get(..4).is_some_and(|location| location > &last[..])
@@ -432,7 +432,7 @@ impl KeptCopy {
         self.copy.end_merges();
     }
 
-    /// [`KeptCopy::flush`] without merging.
+    /// [`StoredCopy::flush`] without merging.
     ///
     /// # Errors
     /// The system refuses.

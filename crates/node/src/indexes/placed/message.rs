@@ -40,7 +40,7 @@ pub enum PlacedQuestion {
         /// The node that has the documents.
         owner: NodeKey,
         /// The changes.
-        batch: FeedBatch<FedKeys>,
+        batch: FeedBatch<VersionKeys>,
     },
     /// To a node with copies: a session has ended. Answered by [`PlacedAnswer::Taken`].
     Cut {
@@ -148,7 +148,7 @@ pub struct CopyRecords {
     /// The bucket.
     pub bucket: BucketId,
     /// Buckets inside of it, whose documents are not of it.
-    pub apart: Vec<BucketId>,
+    pub excluded: Vec<BucketId>,
     /// Documents after this one; `None` for all.
     pub after: Option<Vec<u8>>,
     /// Documents up to this one; `None` for all.
@@ -207,9 +207,9 @@ pub struct CopyScanned {
 
 /// Keys of a version by the definitions of indexes, which are given by their hashes; none for a removal.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct FedKeys(pub Vec<(u64, Vec<Vec<u8>>)>);
+pub struct VersionKeys(pub Vec<(u64, Vec<Vec<u8>>)>);
 
-impl FedKeys {
+impl VersionKeys {
     /// Keys by a definition; `None` if the node that sent them does not know it.
     pub fn by_definition(&self, definition: u64) -> Option<&[Vec<u8>]> {
         let keys = self.0.iter().find(|(known, _)| *known == definition);

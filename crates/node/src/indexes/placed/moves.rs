@@ -62,7 +62,7 @@ type ParcelAnswer = Result<Result<PlacedAnswer, Error>, Elapsed>;
 /// Parcels that were asked for, in their order.
 #[derive(Default)]
 struct ParcelsAhead {
-    asked: VecDeque<(ParcelPosition, JoinHandle<ParcelAnswer>)>,
+    requested: VecDeque<(ParcelPosition, JoinHandle<ParcelAnswer>)>,
 }
 
 impl ParcelsAhead {
@@ -73,16 +73,16 @@ impl ParcelsAhead {
         position: ParcelPosition,
         mut ask: impl FnMut(ParcelPosition) -> JoinHandle<ParcelAnswer>,
     ) {
-        if self.asked.front().is_some_and(|(first, _)| *first != position) {
+        if self.requested.front().is_some_and(|(first, _)| *first != position) {
             // Those of a run that is here already are not needed.
             self.give_up();
         }
-        let last = self.asked.back().map(|(last, _)| *last);
+        let last = self.requested.back().map(|(last, _)| *last);
         let mut next = last.map_or(Some(position), |last| header.position_after(last));
-        while self.asked.len() < PARCELS
+        while self.requested.len() < PARCELS
             && let Some(position) = next
         {
-            self.asked.push_back((position, ask(position)));
+            self.requested.push_back((position, ask(position)));
             next = header.position_after(position);
         }
     }
@@ -90,7 +90,7 @@ impl ParcelsAhead {
     /// Waits for the first one.
     async fn next(&mut self) -> Result<CopyParcel, AttemptError> {
         let again = AttemptError::Again;
-        let Some((position, parcel)) = self.asked.pop_front() else {
+        let Some((position, parcel)) = self.requested.pop_front() else {
             return Err(again("no parcel was asked for".to_owned()));
         };
         let answer = parcel.await.map_err(|error| again(error.to_string()))?;
@@ -102,7 +102,7 @@ impl ParcelsAhead {
     }
 
     fn give_up(&mut self) {
-        self.asked.drain(..).for_each(|(_, parcel)| parcel.abort());
+        self.requested.drain(..).for_each(|(_, parcel)| parcel.abort());
     }
 }
 
@@ -307,17 +307,17 @@ mod tests {
 
     #[tokio::test]
     async fn parcels_are_asked_for_before_those_of_before_are_taken() {
-        let (header, mut ahead, mut asked) = (header(&[10, 3, 2]), ParcelsAhead::default(), Vec::new());
+        let (header, mut ahead, mut requested) = (header(&[10, 3, 2]), ParcelsAhead::default(), Vec::new());
         let mut position = header.first_position();
         let mut came = Vec::new();
         while let Some(ParcelPosition { run, offset }) = position {
             ahead.ask(&header, ParcelPosition { run, offset }, |position| {
-                asked.push((position.run, position.offset));
+                requested.push((position.run, position.offset));
                 let bytes = MessageBytes(vec![position.run as u8, position.offset as u8]);
                 tokio::spawn(async move { Ok(Ok(PlacedAnswer::Parcel(bytes))) })
             });
             let left = 15 - came.len();
-            assert_eq!(asked.len() - came.len(), PARCELS.min(left), "on their way at {run} {offset}");
+            assert_eq!(requested.len() - came.len(), PARCELS.min(left), "on their way at {run} {offset}");
             let parcel = ahead.next().await.unwrap_or_else(|_| panic!("the parcel at {run} {offset} comes"));
             assert_eq!(parcel.bytes, [parcel.position.run as u8, parcel.position.offset as u8]);
             came.push((parcel.position.run, parcel.position.offset));
@@ -325,7 +325,7 @@ mod tests {
         }
         let all = [(10, 0), (3, 1), (2, 2)].map(|(parcels, run)| (0..parcels).map(move |at| (run, at)));
         let all: Vec<(u32, u64)> = all.into_iter().flatten().collect();
-        assert_eq!((&came, &asked), (&all, &all), "each once, in their order");
+        assert_eq!((&came, &requested), (&all, &all), "each once, in their order");
     }
 
     #[tokio::test]
@@ -340,6 +340,6 @@ mod tests {
             let came = ahead.next().await.map(|parcel| parcel.bytes);
             assert!(came.is_ok_and(|bytes| bytes == [run as u8, 0]), "run {run}");
         }
-        assert_eq!(ahead.asked.len(), 1, "one is left of the last run");
+        assert_eq!(ahead.requested.len(), 1, "one is left of the last run");
     }
 }

@@ -438,7 +438,7 @@ impl PlacedService {
     ) -> Result<SlicePages, Error> {
         let SliceQuery { index, within, fresh_timeout, .. } = query;
         loop {
-            let mut asked = JoinSet::new();
+            let mut requested = JoinSet::new();
             for slice in 0..index.slices {
                 // At most 64 slices.
                 let slice = slice as u8;
@@ -456,10 +456,10 @@ impl PlacedService {
                     timeout_ms: fresh_timeout.map(|_| 0),
                 };
                 let service = Arc::clone(self);
-                asked.spawn(async move { service.scan_slice(question, deadline).await });
+                requested.spawn(async move { service.scan_slice(question, deadline).await });
             }
             let (mut pages, mut versions) = (SlicePages::default(), BTreeSet::new());
-            while let Some(scanned) = asked.join_next().await {
+            while let Some(scanned) = requested.join_next().await {
                 let scanned = scanned.map_err(|error| Error::Internal(error.to_string()))??;
                 versions.insert(scanned.version);
                 pages.missing.extend(scanned.missing);
@@ -504,8 +504,8 @@ impl PlacedService {
                 timeout_ms: scan.timeout_ms.map(|_| timeout.as_millis() as u64),
                 ..scan.clone()
             };
-            let asked = self.cluster.ask(copy.node, PlacedQuestion::Scan(scan));
-            match tokio::time::timeout(until, asked).await {
+            let requested = self.cluster.ask(copy.node, PlacedQuestion::Scan(scan));
+            match tokio::time::timeout(until, requested).await {
                 Ok(Ok(PlacedAnswer::Scanned(scanned))) => return Ok(scanned),
                 Ok(Err(error)) => failure = error,
                 _ => failure = Error::Unsettled(format!("node {} has not answered in time", copy.node)),
@@ -541,7 +541,7 @@ fn fresh_timeout(plan: &Plan) -> Option<Duration> {
 
 /// The documents with these keys, and all of the buckets of which entries may be missing.
 fn candidates_scope(name: &str, keys: &[&[u8]], queried: QueriedBuckets) -> NarrowedScope {
-    let sought: BTreeSet<DocumentId> = keys.iter().filter_map(|key| document_id(key)).collect();
+    let documents: BTreeSet<DocumentId> = keys.iter().filter_map(|key| document_id(key)).collect();
     let group = |key: &&[u8]| DocumentGroup::from_key(std::str::from_utf8(group_key(key)?).ok()?);
     let groups: BTreeSet<DocumentGroup> = keys.iter().filter_map(group).collect();
     let index_use = IndexUse {
@@ -551,7 +551,7 @@ fn candidates_scope(name: &str, keys: &[&[u8]], queried: QueriedBuckets) -> Narr
         reading: CandidateReading::ById,
         stale: queried.stale.len(),
     };
-    let mut parts = vec![NarrowedPart::Documents(sought.into_iter().collect(), queried.fresh)];
+    let mut parts = vec![NarrowedPart::Documents(documents.into_iter().collect(), queried.fresh)];
     if !queried.stale.is_empty() {
         parts.push(NarrowedPart::Scope(ViewScope::Buckets(queried.stale)));
     }

@@ -105,7 +105,7 @@ impl ReadPacing {
     pub fn due(&mut self, now: Instant) -> Vec<(NodeKey, Vec<KeyedRead>)> {
         let mut due = Vec::new();
         for (owner, reads) in &mut self.owners {
-            reads.in_flight.retain(|_, asked| now.saturating_duration_since(*asked) < ANSWER_TIMEOUT);
+            reads.in_flight.retain(|_, requested| now.saturating_duration_since(*requested) < ANSWER_TIMEOUT);
             let mut question = Vec::new();
             while reads.in_flight.len() < reads.window
                 && let Some((_, paced)) = reads.waiting.pop_first()

@@ -14,8 +14,8 @@ use millrace_store::{Error as StoreError, Store, StoreVisit, ViewScope, VisitedR
 
 use super::super::IndexDefinition;
 use super::super::service::document_id;
-use super::message::FedKeys;
-use super::source::FedBody;
+use super::message::VersionKeys;
+use super::source::QueuedContent;
 use crate::Error;
 
 /// Maximum number of documents of a page.
@@ -33,7 +33,7 @@ pub(super) fn content(
     state: &ClusterState,
     definitions: &[Arc<IndexDefinition>],
     read: &FeedRead,
-) -> Result<PageContent<FedBody>, Error> {
+) -> Result<PageContent<QueuedContent>, Error> {
     let is_in = |sort_key: &[u8]| state.bucket(reversed_location(sort_key).location()) == read.bucket;
     match &read.scope {
         FeedReadScope::Documents(documents) => {
@@ -50,9 +50,9 @@ pub(super) fn content(
         FeedReadScope::Since { from, after } => {
             let fields: BTreeSet<String> =
                 definitions.iter().flat_map(|definition| definition.fields()).collect();
-            let page = FedPage {
+            let page = PageReading {
                 store,
-                asked: read,
+                requested: read,
                 definitions,
                 fields: fields.into_iter().collect(),
                 from: *from,
@@ -82,12 +82,12 @@ pub(super) fn content(
 }
 
 /// Rows as the feed has them.
-type FedRows = Vec<FeedRow<FedBody>>;
+type QueuedRows = Vec<FeedRow<QueuedContent>>;
 
 /// Reading of the versions of a bucket after a sort key.
-struct FedPage<'a> {
+struct PageReading<'a> {
     store: &'a Store,
-    asked: &'a FeedRead,
+    requested: &'a FeedRead,
     /// Definitions of the indexes whose keys the rows have.
     definitions: &'a [Arc<IndexDefinition>],
     /// Fields that some definition needs.
@@ -97,9 +97,9 @@ struct FedPage<'a> {
 }
 
 /// Rows of documents, and the sort key up to which they are all; `None` if there are no more.
-type VisitedPage = (FedRows, Option<Vec<u8>>);
+type VisitedPage = (QueuedRows, Option<Vec<u8>>);
 
-impl FedPage<'_> {
+impl PageReading<'_> {
     /// Rows of the documents of a bucket that have no group.
     fn ungrouped(&self, bucket: BucketId) -> Result<VisitedPage, Error> {
         let continuation = self.after.map(|after| StoreVisit::continuation_at(false, after));
@@ -120,14 +120,14 @@ impl FedPage<'_> {
             continuation,
             wanted: PAGE,
             fields: Some(self.fields.clone()),
-            ..StoreVisit::all(&[&self.asked.document_type])
+            ..StoreVisit::all(&[&self.requested.document_type])
         };
         let (mut rows, mut writer, mut bytes) = (Vec::new(), KeyWriter::default(), 0);
         let end = self.store.visit_rows(&visit, &mut |row| {
             let keys = keys_in_place(row, self.definitions, &mut writer)?;
             let mut document = Vec::new();
             row.write_sort_key(&mut document);
-            let fed = fed_row(self.asked, document, row.timestamp(), keys);
+            let fed = fed_row(self.requested, document, row.timestamp(), keys);
             bytes += fed.bytes as usize;
             rows.push(fed);
             Ok(if bytes > PAGE_BYTES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -165,31 +165,36 @@ pub(super) fn keys_in_place(
     version: &VisitedRow<'_>,
     definitions: &[Arc<IndexDefinition>],
     writer: &mut KeyWriter,
-) -> Result<FedKeys, StoreError> {
+) -> Result<VersionKeys, StoreError> {
     let mut keys = Vec::with_capacity(definitions.len());
     for definition in definitions {
         keys.push((definition.hash, definition.row_keys(version, writer)?.to_vec()));
     }
-    Ok(FedKeys(keys))
+    Ok(VersionKeys(keys))
 }
 
 /// Keys of a version by some definitions.
-fn keys_of(version: &VisitedVersion, definitions: &[Arc<IndexDefinition>]) -> FedKeys {
+fn keys_of(version: &VisitedVersion, definitions: &[Arc<IndexDefinition>]) -> VersionKeys {
     let keys = definitions.iter().map(|definition| (definition.hash, definition.change(version).keys));
-    FedKeys(keys.collect())
+    VersionKeys(keys.collect())
 }
 
 /// Row of a version with these keys.
-fn fed_row(asked: &FeedRead, document: Vec<u8>, timestamp: Timestamp, keys: FedKeys) -> FeedRow<FedBody> {
+fn fed_row(
+    requested: &FeedRead,
+    document: Vec<u8>,
+    timestamp: Timestamp,
+    keys: VersionKeys,
+) -> FeedRow<QueuedContent> {
     let of_definition = |keys: &[Vec<u8>]| 16 + keys.iter().map(|key| key.len() + 8).sum::<usize>();
     let bytes = document.len() + keys.0.iter().map(|(_, keys)| of_definition(keys)).sum::<usize>();
     FeedRow {
-        bucket: asked.bucket,
-        document_type: asked.document_type.clone(),
+        bucket: requested.bucket,
+        document_type: requested.document_type.clone(),
         bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
         document,
         timestamp,
-        body: FedBody::Keys(Arc::new(keys)),
+        body: QueuedContent::Keys(Arc::new(keys)),
     }
 }
 

@@ -104,8 +104,8 @@ impl PlacedService {
             let version = self.adopt_state().await?;
             let found = self.look(move |copies| copies.readable(copy, slice)).await?;
             let owners = found.ok_or_else(behind)?.owners;
-            let asked = self.positions(owners);
-            let Ok(positions) = tokio::time::timeout_at(deadline.into(), asked).await else { break };
+            let requested = self.positions(owners);
+            let Ok(positions) = tokio::time::timeout_at(deadline.into(), requested).await else { break };
             let positions = Arc::new(positions);
             let incomplete: BTreeSet<BucketId> =
                 positions.values().flat_map(|position| &position.incomplete).copied().collect();

@@ -411,16 +411,16 @@ impl PlacedService {
 
     /// Positions of those owners that answer.
     pub async fn positions(self: &Arc<Self>, owners: BTreeSet<NodeKey>) -> BTreeMap<NodeKey, OwnerPosition> {
-        let mut asked = JoinSet::new();
+        let mut requested = JoinSet::new();
         for owner in owners {
             let (service, follower) = (Arc::clone(self), self.cluster.own());
-            asked.spawn(async move {
+            requested.spawn(async move {
                 let answer = service.ask(owner, PlacedQuestion::Position { follower }).await;
                 (owner, answer)
             });
         }
         let mut positions = BTreeMap::new();
-        while let Some(answer) = asked.join_next().await {
+        while let Some(answer) = requested.join_next().await {
             if let Ok((owner, Ok(PlacedAnswer::Position(position)))) = answer {
                 positions.insert(owner, position);
             }
@@ -486,7 +486,7 @@ impl PlacedService {
                 Ok(PlacedAnswer::Taken)
             }
             PlacedQuestion::Records(records) => self.recorded(records).await,
-            PlacedQuestion::Documents(asked) => self.owned_documents(asked).await,
+            PlacedQuestion::Documents(requested) => self.owned_documents(requested).await,
             PlacedQuestion::Erase { until } => self.erase(until).await,
             PlacedQuestion::Scan(scan) => self.scan(scan).await.map(PlacedAnswer::Scanned),
         }

@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::super::IndexDefinition;
 use super::cluster::{OwnedReplicas, PlacedCluster};
-use super::message::{FedKeys, KeyedRead, PlacedAnswer, PlacedQuestion};
+use super::message::{KeyedRead, PlacedAnswer, PlacedQuestion, VersionKeys};
 use super::pages;
 use crate::Error;
 use encoding::encoded_change;
@@ -55,9 +55,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Content of a version in the queues, from which its keys are made when it is sent.
 #[derive(Debug, Clone)]
-pub(super) enum FedBody {
+pub(super) enum QueuedContent {
     Committed(Arc<CommittedRow>),
-    Keys(Arc<FedKeys>),
+    Keys(Arc<VersionKeys>),
 }
 
 /// The feed of a node's store.
@@ -86,7 +86,7 @@ pub(super) struct PassedTypes {
 }
 
 struct SourceInner {
-    feed: IndexFeedSource<FedBody>,
+    feed: IndexFeedSource<QueuedContent>,
     /// True while the store passes its changes on: without them nothing can be followed.
     is_fed: bool,
     /// The state that the buckets of rows are of.
@@ -94,7 +94,7 @@ struct SourceInner {
     /// Definitions by their hashes: those of the application, and others that copies still ask for.
     definitions: BTreeMap<u64, Arc<IndexDefinition>>,
     /// Definitions that each follower asks for.
-    asked: BTreeMap<NodeKey, BTreeSet<u64>>,
+    requested: BTreeMap<NodeKey, BTreeSet<u64>>,
     /// Followers that have a task which sends them batches.
     served: BTreeSet<NodeKey>,
     /// Changes of buckets of the store that are in progress, with the buckets of the state that they began
@@ -106,8 +106,8 @@ struct SourceInner {
 
 impl SourceInner {
     /// Hashes of the definitions that followers ask for.
-    fn asked_definitions(&self) -> BTreeSet<u64> {
-        self.asked.values().flatten().copied().collect()
+    fn requested_definitions(&self) -> BTreeSet<u64> {
+        self.requested.values().flatten().copied().collect()
     }
 
     /// Bucket of a document.
@@ -140,15 +140,15 @@ impl SourceInner {
         follower: NodeKey,
         document_type: &str,
     ) -> impl Iterator<Item = &'d Arc<IndexDefinition>> {
-        let asked = self.asked.get(&follower).into_iter().flatten();
-        let known = asked.filter_map(|hash| self.definitions.get(hash));
+        let requested = self.requested.get(&follower).into_iter().flatten();
+        let known = requested.filter_map(|hash| self.definitions.get(hash));
         known.filter(move |definition| *definition.config.document_type == *document_type)
     }
 }
 
 /// Work of a task that sends batches to a follower.
 enum NextWork {
-    Send(Box<FeedBatch<FedBody>>),
+    Send(Box<FeedBatch<QueuedContent>>),
     Wait,
     /// The follower has no session.
     End,
@@ -162,7 +162,7 @@ impl PlacedSource {
             is_fed: false,
             state: None,
             definitions: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            requested: BTreeMap::new(),
             served: BTreeSet::new(),
             changing: Vec::new(),
             has_read: false,
@@ -188,8 +188,8 @@ impl PlacedSource {
     /// [`PlacedSource::adopt`] follows when the store passes them on.
     pub fn pass(&self, definitions: &[Arc<IndexDefinition>]) -> PassedTypes {
         let inner = self.inner.lock();
-        let asked = inner.asked_definitions();
-        let former = inner.definitions.values().filter(|definition| asked.contains(&definition.hash));
+        let requested = inner.requested_definitions();
+        let former = inner.definitions.values().filter(|definition| requested.contains(&definition.hash));
         let all = former.chain(definitions);
         let next: BTreeSet<String> =
             all.map(|definition| definition.config.document_type.to_string()).collect();
@@ -204,8 +204,8 @@ impl PlacedSource {
     pub fn adopt(&self, definitions: &[Arc<IndexDefinition>], passed: PassedTypes) {
         let now = clock(&self.store);
         let mut inner = self.inner.lock();
-        let asked = inner.asked_definitions();
-        inner.definitions.retain(|hash, _| asked.contains(hash));
+        let requested = inner.requested_definitions();
+        inner.definitions.retain(|hash, _| requested.contains(hash));
         let new = definitions.iter().map(|definition| (definition.hash, Arc::clone(definition)));
         inner.definitions.extend(new);
         inner.is_fed = passed.is_any;
@@ -251,7 +251,7 @@ impl PlacedSource {
             if !inner.is_fed {
                 return Err(Error::Unsettled("this node does not place indexes yet".to_owned()));
             }
-            inner.asked.insert(follower, definitions);
+            inner.requested.insert(follower, definitions);
             if let Some(cut) = inner.feed.follow(follower, request) {
                 return Ok(PlacedAnswer::Cut(cut));
             }
@@ -274,12 +274,12 @@ impl PlacedSource {
         reads: Vec<KeyedRead>,
     ) {
         let Ok(waiting) = Arc::clone(&self.waiting_reads).try_acquire_owned() else { return };
-        let (source, cluster, asked) = (Arc::clone(self), Arc::clone(cluster), Instant::now());
+        let (source, cluster, requested) = (Arc::clone(self), Arc::clone(cluster), Instant::now());
         runtime.spawn(async move {
             let _waiting = waiting;
             let Ok(running) = Arc::clone(&source.reads).acquire_owned().await else { return };
             let work = move || {
-                let bytes = source.read_some(follower, &reads, asked.elapsed());
+                let bytes = source.read_some(follower, &reads, requested.elapsed());
                 // The next question waits.
                 cluster.pace(bytes);
                 drop(running);
@@ -362,12 +362,12 @@ impl PlacedSource {
             let mut inner = self.inner.lock();
             let is_node =
                 |node: &NodeKey| state.as_ref().is_none_or(|state| state.nodes().contains_key(node));
-            let gone: Vec<NodeKey> = inner.asked.keys().copied().filter(|node| !is_node(node)).collect();
+            let gone: Vec<NodeKey> = inner.requested.keys().copied().filter(|node| !is_node(node)).collect();
             for follower in gone {
-                inner.asked.remove(&follower);
+                inner.requested.remove(&follower);
                 inner.feed.forget(follower);
             }
-            if inner.asked.is_empty() {
+            if inner.requested.is_empty() {
                 return;
             }
         }
@@ -403,7 +403,7 @@ impl PlacedSource {
     /// Bytes that wait for followers, or are on their way to them.
     pub fn queued_bytes(&self) -> usize {
         let inner = self.inner.lock();
-        let queues = inner.asked.keys().filter_map(|follower| inner.feed.queue(*follower));
+        let queues = inner.requested.keys().filter_map(|follower| inner.feed.queue(*follower));
         queues.map(|queue| queue.bytes).sum()
     }
 
@@ -424,8 +424,8 @@ impl PlacedSource {
                     let taken = match encoded {
                         Ok(batch) => {
                             let question = PlacedQuestion::Batch { owner: cluster.own(), batch };
-                            let asked = cluster.ask(follower, question);
-                            tokio::time::timeout(BATCH_TIMEOUT, asked).await
+                            let requested = cluster.ask(follower, question);
+                            tokio::time::timeout(BATCH_TIMEOUT, requested).await
                         }
                         Err(error) => Ok(Err(Error::Internal(error.to_string()))),
                     };
@@ -459,7 +459,7 @@ impl PlacedSource {
     }
 
     /// A batch with the keys of its rows.
-    fn encoded(&self, follower: NodeKey, batch: FeedBatch<FedBody>) -> FeedBatch<FedKeys> {
+    fn encoded(&self, follower: NodeKey, batch: FeedBatch<QueuedContent>) -> FeedBatch<VersionKeys> {
         let FeedBatch { run, session, first, changes } = batch;
         let mut types: BTreeMap<String, Vec<Arc<IndexDefinition>>> = BTreeMap::new();
         let mut wanted = |document_type: &str| -> Vec<Arc<IndexDefinition>> {
@@ -488,7 +488,7 @@ impl SourceInner {
 }
 
 /// A feed that no one follows yet.
-fn new_feed(now: Timestamp) -> IndexFeedSource<FedBody> {
+fn new_feed(now: Timestamp) -> IndexFeedSource<QueuedContent> {
     IndexFeedSource::new(SourceRun(unix_time().as_micros() as u64), now)
 }
 
@@ -518,10 +518,10 @@ impl CommitFollower for PlacedSource {
                 document,
                 timestamp: row.timestamp(),
                 bytes: u32::try_from(row.bytes()).unwrap_or(u32::MAX),
-                body: FedBody::Committed(Arc::new(row)),
+                body: QueuedContent::Committed(Arc::new(row)),
             }
         });
-        let rows: Vec<FeedRow<FedBody>> = rows.collect();
+        let rows: Vec<FeedRow<QueuedContent>> = rows.collect();
         inner.feed.committed(&rows, now);
         drop(inner);
         self.arrived.send_replace(());

@@ -101,7 +101,7 @@ struct PlacedTestCluster {
     nodes: Mutex<BTreeMap<NodeKey, Arc<TestNode>>>,
     /// Nodes that no other reaches.
     cut_off: Mutex<BTreeSet<NodeKey>>,
-    asked: QuestionCounts,
+    requested: QuestionCounts,
 }
 
 struct TestNode {
@@ -148,14 +148,14 @@ impl PlacedCluster for PlacedTestMember {
                 return Err(gone());
             }
             match &question {
-                PlacedQuestion::Parcel { .. } => cluster.asked.parcels.fetch_add(1, Ordering::SeqCst),
+                PlacedQuestion::Parcel { .. } => cluster.requested.parcels.fetch_add(1, Ordering::SeqCst),
                 PlacedQuestion::Read { reads, .. } => {
-                    cluster.asked.reads.fetch_add(reads.len(), Ordering::SeqCst)
+                    cluster.requested.reads.fetch_add(reads.len(), Ordering::SeqCst)
                 }
                 _ => 0,
             };
-            let asked = cluster.nodes.lock().get(&node).cloned().ok_or_else(gone)?;
-            let service = Arc::clone(&asked.service.lock());
+            let requested = cluster.nodes.lock().get(&node).cloned().ok_or_else(gone)?;
+            let service = Arc::clone(&requested.service.lock());
             service.answer(question).await
         })
     }
@@ -231,7 +231,7 @@ impl PlacedTestCluster {
             table: watch::Sender::new(Some(Arc::default())),
             nodes: Mutex::default(),
             cut_off: Mutex::default(),
-            asked: QuestionCounts::default(),
+            requested: QuestionCounts::default(),
         });
         (0..nodes).for_each(|key| cluster.add(NodeKey(key)));
         cluster
@@ -504,12 +504,12 @@ fn copies_are_built_and_have_every_write_at_once() {
 fn a_node_without_copies_gets_them_as_files() {
     run(async {
         let (cluster, mut expected) = settled().await;
-        let reads = cluster.asked.reads.load(Ordering::SeqCst);
+        let reads = cluster.requested.reads.load(Ordering::SeqCst);
         assert!(reads > 0, "copies were built from documents");
         cluster.add(NodeKey(DOCUMENT_NODES));
         cluster.set_state(state(2, &up(DOCUMENT_NODES + 1)));
         cluster.settle(4).await;
-        assert!(cluster.asked.parcels.load(Ordering::SeqCst) > 0, "copies came as files");
+        assert!(cluster.requested.parcels.load(Ordering::SeqCst) > 0, "copies came as files");
         cluster.write(&[("id:x:note:n=1:late", Some("bob"))]);
         expected.insert("id:x:note:n=1:late".to_owned(), "bob".to_owned());
         cluster.check(&expected, "after the move").await;

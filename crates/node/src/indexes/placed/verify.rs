@@ -18,7 +18,7 @@ use super::kept::BucketPart;
 use super::message::{CopyRecords, OwnedDocuments, PlacedAnswer, PlacedQuestion};
 use super::pages::{self, slice_bucket};
 use super::service::PlacedService;
-use super::source::FedBody;
+use super::source::QueuedContent;
 use crate::Error;
 
 /// Records that an answer has at most. A page of documents has far fewer.
@@ -45,7 +45,7 @@ pub(super) struct ComparedSlice {
 pub(super) struct ComparedPart {
     pub bucket: BucketId,
     /// Buckets inside of it, whose documents are not of it.
-    pub apart: Vec<BucketId>,
+    pub excluded: Vec<BucketId>,
     pub after: Option<Vec<u8>>,
     pub until: Option<Vec<u8>>,
 }
@@ -116,8 +116,8 @@ impl PlacedService {
                 continue;
             }
             let inside = |other: &BucketId| *other != bucket && bucket.covers(*other);
-            let apart: Vec<BucketId> = state.buckets().filter(inside).collect();
-            let mut part = ComparedPart { bucket, apart, after: None, until: None };
+            let excluded: Vec<BucketId> = state.buckets().filter(inside).collect();
+            let mut part = ComparedPart { bucket, excluded, after: None, until: None };
             loop {
                 let expected = self.documents(&source, &mut part).await?;
                 for slice in slices {
@@ -232,8 +232,8 @@ impl PlacedService {
         match source {
             DocumentSource::Own { definition, state } => self.content(definition, state, bucket, scope).await,
             DocumentSource::Owner { node, definition } => {
-                let asked = OwnedDocuments { bucket, definition: *definition, scope };
-                match self.ask(*node, PlacedQuestion::Documents(asked)).await? {
+                let requested = OwnedDocuments { bucket, definition: *definition, scope };
+                match self.ask(*node, PlacedQuestion::Documents(requested)).await? {
                     PlacedAnswer::Documents { documents, until } => {
                         Ok((documents.into_iter().collect(), until))
                     }
@@ -247,8 +247,8 @@ impl PlacedService {
     ///
     /// # Errors
     /// The node does not have all of the bucket now, or does not know the index; a file cannot be read.
-    pub async fn owned_documents(&self, asked: OwnedDocuments) -> Result<PlacedAnswer, Error> {
-        let OwnedDocuments { bucket, definition, scope } = asked;
+    pub async fn owned_documents(&self, requested: OwnedDocuments) -> Result<PlacedAnswer, Error> {
+        let OwnedDocuments { bucket, definition, scope } = requested;
         let lacks = || Error::Unsettled(format!("this node does not have all of bucket {bucket} now"));
         let owned = self.source.owned_replicas(&*self.cluster).ok_or_else(lacks)?;
         let replica = owned.report.replicas().get(&bucket);
@@ -277,11 +277,11 @@ impl PlacedService {
             tokio::task::spawn_blocking(move || pages::content(&store, &state, &[definition], &read)).await;
         let content = content.map_err(|error| Error::Internal(error.to_string()))??;
         let keys = content.rows.into_iter().filter_map(|row| match row.body {
-            FedBody::Keys(keys) => {
+            QueuedContent::Keys(keys) => {
                 let keys = keys.0.first().map(|(_, keys)| keys.clone()).unwrap_or_default();
                 (!keys.is_empty()).then_some((row.document, keys))
             }
-            FedBody::Committed(_) => None,
+            QueuedContent::Committed(_) => None,
         });
         Ok((keys.collect(), content.until))
     }
@@ -293,12 +293,13 @@ impl PlacedService {
         copy: &PlacedCopy,
         part: &ComparedPart,
     ) -> Result<DocumentKeys, Error> {
-        let ComparedPart { bucket, apart, after, until } = part.clone();
+        let ComparedPart { bucket, excluded, after, until } = part.clone();
         let timeout_ms = CATCH_UP_TIMEOUT.as_millis() as u64;
-        let records = CopyRecords { slice: slice.id, copy: copy.id, bucket, apart, after, until, timeout_ms };
-        let asked = self.cluster.ask(copy.node, PlacedQuestion::Records(records));
+        let records =
+            CopyRecords { slice: slice.id, copy: copy.id, bucket, excluded, after, until, timeout_ms };
+        let requested = self.cluster.ask(copy.node, PlacedQuestion::Records(records));
         let silent = |_| Error::IndexNotReady(format!("node {} has not answered in time", copy.node));
-        match tokio::time::timeout(CATCH_UP_TIMEOUT * 2, asked).await.map_err(silent)?? {
+        match tokio::time::timeout(CATCH_UP_TIMEOUT * 2, requested).await.map_err(silent)?? {
             PlacedAnswer::Recorded(Some(records)) => Ok(records.into_iter().collect()),
             PlacedAnswer::Recorded(None) => Err(Error::Conflict(format!(
                 "copy {} on node {} has far more documents than there are: rebuild the index",
@@ -312,22 +313,23 @@ impl PlacedService {
     ///
     /// # Errors
     /// The node does not have the copy, or it is behind; a file cannot be read.
-    pub async fn recorded(self: &Arc<Self>, asked: CopyRecords) -> Result<PlacedAnswer, Error> {
-        let missing = || Error::Unsettled(format!("copy {} of {} is not here", asked.copy.0, asked.slice));
-        let (copy, slice) = (asked.copy, asked.slice);
+    pub async fn recorded(self: &Arc<Self>, requested: CopyRecords) -> Result<PlacedAnswer, Error> {
+        let missing =
+            || Error::Unsettled(format!("copy {} of {} is not here", requested.copy.0, requested.slice));
+        let (copy, slice) = (requested.copy, requested.slice);
         let found = self.look(move |copies| copies.readable(copy, slice)).await?.ok_or_else(missing)?;
-        let deadline = Instant::now() + Duration::from_millis(asked.timeout_ms);
+        let deadline = Instant::now() + Duration::from_millis(requested.timeout_ms);
         let (_, missing) = self.wait_until_fresh(copy, slice, deadline).await?;
-        if missing.contains(&asked.bucket) {
-            return Err(Error::IndexNotReady(format!("copy {} of an index is behind", asked.copy.0)));
+        if missing.contains(&requested.bucket) {
+            return Err(Error::IndexNotReady(format!("copy {} of an index is behind", requested.copy.0)));
         }
         let service = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || {
             let part = BucketPart {
-                bucket: asked.bucket,
-                apart: &asked.apart,
-                after: asked.after.as_deref(),
-                until: asked.until.as_deref(),
+                bucket: requested.bucket,
+                excluded: &requested.excluded,
+                after: requested.after.as_deref(),
+                until: requested.until.as_deref(),
             };
             found.kept.records(&part, RECORDS_MAX).inspect_err(|error| service.failed(copy, error))
         });

@@ -11,7 +11,7 @@ use millrace_env::unix_time;
 use millrace_index_placement::{CopyId, PlacedCopy, PlacedCopyState, SliceId};
 use serde::{Deserialize, Serialize};
 
-use super::kept::KeptCopy;
+use super::kept::StoredCopy;
 use super::service::{PlacedService, now};
 use super::verify::{ComparedPart, ComparedSlice, DocumentSource};
 use crate::Error;
@@ -45,7 +45,7 @@ pub(super) struct CopyVerification {
 pub(super) struct DueVerification {
     pub copy: CopyId,
     pub slice: SliceId,
-    pub kept: Arc<KeptCopy>,
+    pub kept: Arc<StoredCopy>,
 }
 
 impl CopyVerification {
@@ -139,8 +139,8 @@ impl PlacedService {
         let owner = state.owner(bucket).filter(|_| state.has_bucket(bucket)).ok_or_else(gone)?;
         let source = DocumentSource::Owner { node: owner, definition: due.kept.definition.definition };
         let inside = |other: &BucketId| *other != bucket && bucket.covers(*other);
-        let apart: Vec<BucketId> = state.buckets().filter(inside).collect();
-        let mut part = ComparedPart { bucket, apart, after, until: None };
+        let excluded: Vec<BucketId> = state.buckets().filter(inside).collect();
+        let mut part = ComparedPart { bucket, excluded, after, until: None };
         let copy = PlacedCopy { id: due.copy, node: self.cluster.own(), state: PlacedCopyState::Ready };
         let expected = self.documents(&source, &mut part).await?;
         let (documents, _) = self.differing(&source, slice, &copy, &part, &expected).await?;

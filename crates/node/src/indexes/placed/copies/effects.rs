@@ -8,7 +8,7 @@ use millrace_index_feed::{CopyNumber, FeedRow, FollowEffect};
 use millrace_index_placement::CopyId;
 
 use super::super::kept::{BucketPart, TakeError};
-use super::super::message::{FedKeys, KeyedRead};
+use super::super::message::{KeyedRead, VersionKeys};
 use super::super::pacing::PacedRead;
 use super::{CopyAction, CopyStage, NodeCopies, NodeCopy, SUSPENDED, id, number};
 
@@ -16,7 +16,7 @@ impl NodeCopies {
     /// Carries effects out in their order.
     pub(super) fn carry_out(
         &mut self,
-        effects: Vec<FollowEffect<FedKeys>>,
+        effects: Vec<FollowEffect<VersionKeys>>,
         now: Timestamp,
     ) -> Vec<CopyAction> {
         let mut actions = Vec::new();
@@ -35,12 +35,12 @@ impl NodeCopies {
 
     fn carry_out_onto(
         &mut self,
-        effects: Vec<FollowEffect<FedKeys>>,
+        effects: Vec<FollowEffect<VersionKeys>>,
         now: Timestamp,
         actions: &mut Vec<CopyAction>,
     ) {
         // New versions of a copy are taken in together.
-        let mut rows: BTreeMap<CopyNumber, Vec<FeedRow<FedKeys>>> = BTreeMap::new();
+        let mut rows: BTreeMap<CopyNumber, Vec<FeedRow<VersionKeys>>> = BTreeMap::new();
         for effect in effects {
             match effect {
                 FollowEffect::Apply { copy, row } => rows.entry(copy).or_default().push(row),
@@ -86,7 +86,7 @@ impl NodeCopies {
     /// Takes new versions in.
     fn apply(
         &mut self,
-        rows: &mut BTreeMap<CopyNumber, Vec<FeedRow<FedKeys>>>,
+        rows: &mut BTreeMap<CopyNumber, Vec<FeedRow<VersionKeys>>>,
         now: Timestamp,
         actions: &mut Vec<CopyAction>,
     ) {
@@ -100,11 +100,11 @@ impl NodeCopies {
     }
 
     /// Changes a copy other than by new versions.
-    fn change(&mut self, effect: FollowEffect<FedKeys>, now: Timestamp, actions: &mut Vec<CopyAction>) {
+    fn change(&mut self, effect: FollowEffect<VersionKeys>, now: Timestamp, actions: &mut Vec<CopyAction>) {
         match effect {
-            FollowEffect::Drop { copy, bucket, apart, scope, part, until } => {
+            FollowEffect::Drop { copy, bucket, excluded, scope, part, until } => {
                 let Some(kept) = self.active_copy(id(copy)) else { return };
-                let range = BucketPart { bucket, apart: &apart, after: None, until: None };
+                let range = BucketPart { bucket, excluded: &excluded, after: None, until: None };
                 if let Err(error) = kept.drop_scope(&range, &scope, part, until) {
                     self.refused(id(copy), error, Timestamp(0), now, actions);
                 }
@@ -115,10 +115,14 @@ impl NodeCopies {
                     self.refused(id(copy), error, Timestamp(0), now, actions);
                 }
             }
-            FollowEffect::Replace { copy, bucket, apart, read, from, after, until, rows } => {
+            FollowEffect::Replace { copy, bucket, excluded, read, from, after, until, rows } => {
                 let Some(kept) = self.active_copy(id(copy)) else { return };
-                let range =
-                    BucketPart { bucket, apart: &apart, after: after.as_deref(), until: until.as_deref() };
+                let range = BucketPart {
+                    bucket,
+                    excluded: &excluded,
+                    after: after.as_deref(),
+                    until: until.as_deref(),
+                };
                 match kept.replace(&range, from, &rows) {
                     Ok(unmatched) => {
                         let effects = self.follower.compared(copy, bucket, read, unmatched, now);

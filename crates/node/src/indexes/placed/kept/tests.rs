@@ -19,8 +19,8 @@ fn place(root: &Path) -> IndexDirectory {
     }
 }
 
-fn definition() -> KeptDefinition {
-    KeptDefinition { definition: 9, document_type: "mail".to_owned(), slice: BucketId::ROOT }
+fn definition() -> StoredDefinition {
+    StoredDefinition { definition: 9, document_type: "mail".to_owned(), slice: BucketId::ROOT }
 }
 
 fn key(group: u64, name: &str) -> Vec<u8> {
@@ -28,18 +28,18 @@ fn key(group: u64, name: &str) -> Vec<u8> {
     DocumentSortKey::new(&id).as_bytes().to_vec()
 }
 
-fn row(group: u64, name: &str, timestamp: u64) -> FeedRow<FedKeys> {
+fn row(group: u64, name: &str, timestamp: u64) -> FeedRow<VersionKeys> {
     FeedRow {
         bucket: BucketId::new(1, group & 1),
         document_type: "mail".to_owned(),
         document: key(group, name),
         timestamp: Timestamp(timestamp),
-        body: FedKeys(vec![(9, vec![name.as_bytes().to_vec()])]),
+        body: VersionKeys(vec![(9, vec![name.as_bytes().to_vec()])]),
         bytes: 10,
     }
 }
 
-fn names(copy: &KeptCopy) -> String {
+fn names(copy: &StoredCopy) -> String {
     let page = copy.copy.documents(&[], 100).expect("documents");
     let mut names: Vec<String> = page
         .documents
@@ -52,7 +52,7 @@ fn names(copy: &KeptCopy) -> String {
 }
 
 fn part(bucket: BucketId) -> BucketPart<'static> {
-    BucketPart { bucket, apart: &[], after: None, until: None }
+    BucketPart { bucket, excluded: &[], after: None, until: None }
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn a_page_replaces_the_documents_of_its_bucket_alone() {
     let after = BucketPart { after: Some(&first), ..part(BucketId::new(1, 1)) };
     copy.replace(&after, Timestamp(0), &[]).expect("replaced");
     assert_eq!(names(&copy), "even odd", "the page begins after the document");
-    let apart = BucketPart { apart: &[BucketId::new(2, 3)], ..part(BucketId::new(1, 1)) };
-    copy.replace(&apart, Timestamp(0), &[]).expect("replaced");
+    let excluded = BucketPart { excluded: &[BucketId::new(2, 3)], ..part(BucketId::new(1, 1)) };
+    copy.replace(&excluded, Timestamp(0), &[]).expect("replaced");
     assert_eq!(names(&copy), "even odd", "the document is of a bucket inside");
     copy.replace(&odd, Timestamp(0), &[]).expect("replaced");
     assert_eq!(names(&copy), "even");
@@ -114,7 +114,7 @@ fn marks_count_only_with_the_files_that_they_are_of() {
     remove_directory(&place.directory(CopyId(4))).expect("removed");
     let (copy, found) = place.open(CopyId(4), &definition()).expect("it opens");
     assert_eq!((&*names(&copy), found), ("", CopyMarks::default()), "the files are gone");
-    let other = KeptDefinition { definition: 10, ..definition() };
+    let other = StoredDefinition { definition: 10, ..definition() };
     drop(copy);
     let (copy, found) = place.open(CopyId(4), &other).expect("it opens");
     assert_eq!((&*names(&copy), found), ("", CopyMarks::default()), "another definition");
@@ -124,7 +124,7 @@ fn marks_count_only_with_the_files_that_they_are_of() {
 }
 
 #[test]
-fn a_writing_that_is_under_way_leaves_no_marks_of_a_discarded_copy() {
+fn a_write_in_progress_leaves_no_marks_of_a_discarded_copy() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = place(directory.path());
     let (copy, marks) = place.open(CopyId(1), &definition()).expect("it opens");
@@ -168,7 +168,7 @@ fn files_that_could_not_be_removed_are_removed_later() {
 fn rows_without_the_keys_of_the_copy_are_not_taken_in() {
     let directory = tempfile::tempdir().expect("a directory");
     let (copy, _) = place(directory.path()).open(CopyId(1), &definition()).expect("it opens");
-    let unknown = FeedRow { body: FedKeys::default(), ..row(3, "a", 5) };
+    let unknown = FeedRow { body: VersionKeys::default(), ..row(3, "a", 5) };
     assert!(matches!(copy.apply(&[row(3, "b", 5), unknown]), Err(TakeError::NoKeys)));
     assert_eq!(names(&copy), "");
 }

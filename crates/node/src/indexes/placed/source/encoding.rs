@@ -6,15 +6,15 @@ use millrace_index_feed::{FeedChange, FeedPage, FeedRow, PageContent};
 use millrace_keys::KeyWriter;
 
 use super::super::super::IndexDefinition;
-use super::super::message::FedKeys;
+use super::super::message::VersionKeys;
 use super::super::pages::keys_in_place;
-use super::FedBody;
+use super::QueuedContent;
 
 /// A change with the keys that a follower wants, by the definitions of a type.
 pub(super) fn encoded_change(
-    change: FeedChange<FedBody>,
+    change: FeedChange<QueuedContent>,
     wanted: &mut impl FnMut(&str) -> Vec<Arc<IndexDefinition>>,
-) -> FeedChange<FedKeys> {
+) -> FeedChange<VersionKeys> {
     match change {
         FeedChange::Followed { bucket, sequence, disorder, disturbance } => {
             FeedChange::Followed { bucket, sequence, disorder, disturbance }
@@ -40,20 +40,20 @@ pub(super) fn encoded_change(
 }
 
 fn encoded_row(
-    row: FeedRow<FedBody>,
+    row: FeedRow<QueuedContent>,
     wanted: &mut impl FnMut(&str) -> Vec<Arc<IndexDefinition>>,
-) -> FeedRow<FedKeys> {
+) -> FeedRow<VersionKeys> {
     let FeedRow { bucket, document_type, document, timestamp, body, bytes } = row;
     let body = match body {
-        FedBody::Keys(keys) => FedKeys::clone(&keys),
-        FedBody::Committed(row) => match row
+        QueuedContent::Keys(keys) => VersionKeys::clone(&keys),
+        QueuedContent::Committed(row) => match row
             .read(|version| keys_in_place(version, &wanted(&document_type), &mut KeyWriter::default()))
         {
             Ok(keys) => keys,
             Err(error) => {
                 // Without keys the copies read the document again.
                 tracing::error!(%error, "a row of the store has no keys for indexes");
-                FedKeys::default()
+                VersionKeys::default()
             }
         },
     };

@@ -86,7 +86,7 @@ impl FollowedSource {
     }
 
     /// Pages that were queued since, by the numbers of their reads.
-    fn pages(&self) -> Vec<(u64, Option<PageContent<FedBody>>)> {
+    fn pages(&self) -> Vec<(u64, Option<PageContent<QueuedContent>>)> {
         let mut inner = self.source.inner.lock();
         let mut pages = Vec::new();
         while let Some(FeedBatch { run, session, first, changes }) = inner.feed.next_batch(FOLLOWER) {
@@ -138,7 +138,7 @@ fn a_page_has_the_keys_of_all_definitions() {
         let rows = content.expect("the documents are read").rows;
         assert_eq!(rows.len(), 3, "read {number}");
         for row in rows {
-            let FedBody::Keys(keys) = row.body else { panic!("pages have keys") };
+            let QueuedContent::Keys(keys) = row.body else { panic!("pages have keys") };
             assert_eq!(keys.0.len(), 2);
             for definition in &followed.definitions {
                 let keys = keys.by_definition(definition.hash).expect("it has keys by each definition");

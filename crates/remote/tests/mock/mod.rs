@@ -9,10 +9,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// A listener, until the process ends.
-pub struct TwinServer(String);
+pub struct MockServer(String);
 
 /// A received request.
-pub struct TwinRequest {
+pub struct MockRequest {
     #[allow(dead_code, reason = "each test looks at what it needs")]
     pub path: String,
     #[allow(dead_code, reason = "each test looks at what it needs")]
@@ -22,7 +22,7 @@ pub struct TwinRequest {
 
 /// The answer to a request.
 #[allow(dead_code, reason = "each test answers what it needs")]
-pub enum TwinReply {
+pub enum MockReply {
     Answer {
         status: u16,
         headers: Vec<(&'static str, String)>,
@@ -35,41 +35,41 @@ pub enum TwinReply {
 }
 
 #[allow(dead_code, reason = "each test asks for what it needs")]
-impl TwinRequest {
+impl MockRequest {
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).expect("JSON")
     }
 }
 
 #[allow(dead_code, reason = "each test answers what it needs")]
-impl TwinReply {
+impl MockReply {
     pub fn json(status: u16, body: Value) -> Self {
         Self::bytes(status, body.to_string().into_bytes())
     }
 
     pub fn bytes(status: u16, body: Vec<u8>) -> Self {
         let length = body.len().to_string();
-        TwinReply::Answer { status, headers: vec![("content-length", length)], body }
+        MockReply::Answer { status, headers: vec![("content-length", length)], body }
     }
 
     pub fn header(self, name: &'static str, value: &str) -> Self {
-        let TwinReply::Answer { status, mut headers, body } = self else { return self };
+        let MockReply::Answer { status, mut headers, body } = self else { return self };
         headers.retain(|(known, _)| *known != name);
         headers.push((name, value.to_owned()));
-        TwinReply::Answer { status, headers, body }
+        MockReply::Answer { status, headers, body }
     }
 
     pub fn hang_up() -> Self {
-        TwinReply::HangUp
+        MockReply::HangUp
     }
 
     pub fn silence() -> Self {
-        TwinReply::Silence
+        MockReply::Silence
     }
 }
 
-impl TwinServer {
-    pub fn start(answer: impl Fn(&TwinRequest) -> TwinReply + Send + Sync + 'static) -> Self {
+impl MockServer {
+    pub fn start(answer: impl Fn(&MockRequest) -> MockReply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let answer = Arc::new(answer);
@@ -79,7 +79,7 @@ impl TwinServer {
                 std::thread::spawn(move || serve(stream, &*answer));
             }
         });
-        TwinServer(format!("http://{address}"))
+        MockServer(format!("http://{address}"))
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -87,7 +87,7 @@ impl TwinServer {
     }
 }
 
-fn serve(mut stream: TcpStream, answer: &dyn Fn(&TwinRequest) -> TwinReply) {
+fn serve(mut stream: TcpStream, answer: &dyn Fn(&MockRequest) -> MockReply) {
     let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
     let mut line = String::new();
     reader.read_line(&mut line).expect("a request");
@@ -105,15 +105,15 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&TwinRequest) -> TwinReply) {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).expect("a body");
-    match answer(&TwinRequest { path, authorization, body }) {
-        TwinReply::Answer { status, headers, body } => {
+    match answer(&MockRequest { path, authorization, body }) {
+        MockReply::Answer { status, headers, body } => {
             let mut head = format!("HTTP/1.1 {status} x\r\nconnection: close\r\n");
             headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
             // The client may have left.
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(b"\r\n"));
             let _ = stream.write_all(&body);
         }
-        TwinReply::Events(events) => {
+        MockReply::Events(events) => {
             let head = "HTTP/1.1 200 x\r\nconnection: close\r\ncontent-type: text/event-stream\r\n\r\n";
             let _ = stream.write_all(head.as_bytes());
             for event in events {
@@ -122,8 +122,8 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&TwinRequest) -> TwinReply) {
                 }
             }
         }
-        TwinReply::HangUp => {}
+        MockReply::HangUp => {}
         // Longer than any test lasts.
-        TwinReply::Silence => std::thread::sleep(Duration::from_secs(3600)),
+        MockReply::Silence => std::thread::sleep(Duration::from_secs(3600)),
     }
 }

@@ -10,26 +10,26 @@ use proptest::prelude::*;
 use crate::support::{TestPurchase, execute, schema, settings, show};
 
 #[derive(Debug, Clone)]
-struct TwinRow {
+struct ReferenceRow {
     customer: Option<u8>,
     price: Option<i32>,
     sizes: Vec<i32>,
     score: u8,
 }
 
-fn rows() -> impl Strategy<Value = Vec<TwinRow>> {
+fn rows() -> impl Strategy<Value = Vec<ReferenceRow>> {
     let row = (
         proptest::option::of(0..4u8),
         proptest::option::of(-20..20i32),
         proptest::collection::vec(0..5i32, 0..4),
         0..50u8,
     );
-    let row = row.prop_map(|(customer, price, sizes, score)| TwinRow { customer, price, sizes, score });
+    let row = row.prop_map(|(customer, price, sizes, score)| ReferenceRow { customer, price, sizes, score });
     proptest::collection::vec(row, 1..40)
 }
 
-fn documents(rows: &[TwinRow]) -> Vec<TestPurchase> {
-    let document = |(index, row): (usize, &TwinRow)| {
+fn documents(rows: &[ReferenceRow]) -> Vec<TestPurchase> {
+    let document = |(index, row): (usize, &ReferenceRow)| {
         let mut fields = vec![(
             "sizes",
             DocumentValue::Array(row.sizes.iter().copied().map(DocumentValue::Int).collect()),
@@ -43,9 +43,9 @@ fn documents(rows: &[TwinRow]) -> Vec<TestPurchase> {
 }
 
 /// Groups with their members, in the order of the request `order(max(key))`.
-type Grouped<K> = BTreeMap<K, Vec<TwinRow>>;
+type Grouped<K> = BTreeMap<K, Vec<ReferenceRow>>;
 
-fn grouped<K: Ord>(rows: &[TwinRow], keys: impl Fn(&TwinRow) -> Vec<K>) -> Grouped<K> {
+fn grouped<K: Ord>(rows: &[ReferenceRow], keys: impl Fn(&ReferenceRow) -> Vec<K>) -> Grouped<K> {
     let mut groups = Grouped::new();
     for row in rows {
         for key in keys(row) {
@@ -55,15 +55,15 @@ fn grouped<K: Ord>(rows: &[TwinRow], keys: impl Fn(&TwinRow) -> Vec<K>) -> Group
     groups
 }
 
-fn customer(row: &TwinRow) -> String {
+fn customer(row: &ReferenceRow) -> String {
     row.customer.map(|customer| format!("c{customer}")).unwrap_or_default()
 }
 
-fn price(row: &TwinRow) -> i64 {
+fn price(row: &ReferenceRow) -> i64 {
     i64::from(row.price.unwrap_or(0))
 }
 
-fn answer(text: &str, rows: &[TwinRow], split: usize) -> String {
+fn answer(text: &str, rows: &[ReferenceRow], split: usize) -> String {
     let documents = documents(rows);
     let request = &GroupingRequest::parse(text).expect("the test's requests are right")[0];
     let (front, back) = documents.split_at(split % documents.len());
@@ -96,15 +96,15 @@ proptest! {
     fn nested_groups_of_elements_are_those_of_plain_code(rows in rows(), split in 0..40usize) {
         let text = "all(group(sizes) order(-count(), max(sizes)) max(3) each(output(count()) all(group(price % 3) each(output(count())))))";
         let groups = grouped(&rows, |row| row.sizes.clone());
-        let largest = |rows: &[TwinRow]| rows.iter().flat_map(|row| row.sizes.clone()).max();
-        let best = |rows: &[TwinRow]| rows.iter().map(|row| row.score).max();
-        let mut groups: Vec<(i32, Vec<TwinRow>)> = groups.into_iter().collect();
+        let largest = |rows: &[ReferenceRow]| rows.iter().flat_map(|row| row.sizes.clone()).max();
+        let best = |rows: &[ReferenceRow]| rows.iter().map(|row| row.score).max();
+        let mut groups: Vec<(i32, Vec<ReferenceRow>)> = groups.into_iter().collect();
         groups.sort_by_key(|(key, rows)| (
             std::cmp::Reverse(rows.len()), largest(rows), std::cmp::Reverse(best(rows)), *key,
         ));
         let more = if groups.len() > 3 { ">" } else { "" };
         let shown: Vec<String> = groups.iter().take(3).map(|(key, rows)| {
-            let mut inner: Vec<(i64, Vec<TwinRow>)> = grouped(rows, |row| vec![price(row) % 3]).into_iter().collect();
+            let mut inner: Vec<(i64, Vec<ReferenceRow>)> = grouped(rows, |row| vec![price(row) % 3]).into_iter().collect();
             inner.sort_by_key(|(key, rows)| (std::cmp::Reverse(best(rows)), *key));
             let inner: Vec<String> = inner.iter().map(|(key, rows)| format!("{key}{{count()={}}}", rows.len())).collect();
             format!("{key}{{count()={}}} mod(price, 3)[{}]", rows.len(), inner.join("  "))
