@@ -149,7 +149,7 @@ impl ModelledNode {
     }
 
     fn pull(&self, bucket: BucketId, source: &ModelledNode, pull: PullMode) {
-        let (sender, told) = mpsc::channel();
+        let (sender, parts) = mpsc::channel();
         let wanted = WantedReplica { bucket, from: NodeKey(0), peer: source.address.clone(), pull };
         let tell = move |outcome: Result<Option<FetchedPart>, _>| {
             // The receiver is gone if the caller has failed.
@@ -158,7 +158,7 @@ impl ModelledNode {
         let fetches =
             NodeFetches::new(Arc::clone(&self.replicas), Arc::new(TransferThrottle::new(None)), None);
         let fetch = fetches.begin(wanted, Arc::new(tell));
-        while let Some(part) = told.recv().expect("it tells how it ends").expect("it can be fetched") {
+        while let Some(part) = parts.recv().expect("it tells how it ends").expect("it can be fetched") {
             part.install(self.replicas.store()).expect("it can be taken in");
             fetch.go_on();
         }
@@ -401,7 +401,7 @@ fn a_bucket_that_is_requested_twice_arrives_twice() {
         NodeFetches::new(Arc::clone(&nodes[1].replicas), Arc::new(TransferThrottle::new(None)), None);
     let running: Vec<_> = (0..2)
         .map(|_| {
-            let (sender, told) = mpsc::channel();
+            let (sender, parts) = mpsc::channel();
             let wanted = WantedReplica {
                 bucket,
                 from: NodeKey(0),
@@ -410,11 +410,11 @@ fn a_bucket_that_is_requested_twice_arrives_twice() {
             };
             // The receiver is gone if the test has failed.
             let tell = move |outcome: Result<Option<FetchedPart>, _>| drop(sender.send(outcome));
-            (fetches.begin(wanted, Arc::new(tell)), told)
+            (fetches.begin(wanted, Arc::new(tell)), parts)
         })
         .collect();
-    for (_, told) in &running {
-        let part = told.recv().expect("it tells how it ends").expect("it can be fetched");
+    for (_, parts) in &running {
+        let part = parts.recv().expect("it tells how it ends").expect("it can be fetched");
         assert!(matches!(part, Some(FetchedPart::Whole(whole)) if !whole.files.is_empty()));
     }
 }

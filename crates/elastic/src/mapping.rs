@@ -394,39 +394,9 @@ pub(crate) fn check_value(
                 illegal(format!("Failed to parse value [{}] as only [true] or [false] are allowed.", shown()))
             }
         },
-        "date" | "date_nanos" => {
-            let format = field.get("format").and_then(Value::as_str);
-            let millis = DateText::parse_value(value, format);
-            let is_nanos = kind == "date_nanos";
-            match millis {
-                Some(millis) if is_nanos && millis < 0 => illegal(format!(
-                    "date[{}] is before the epoch in 1970 and cannot be stored in nanosecond resolution",
-                    shown()
-                )),
-                Some(millis) if is_nanos && millis > 9_223_372_036_854 => illegal(format!(
-                    "date[{}] is after 2262-04-11T23:47:16.854775807 and cannot be stored in nanosecond resolution",
-                    shown()
-                )),
-                Some(_) => Ok(()),
-                None => illegal(format!(
-                    "failed to parse date field [{}] with format [{}]",
-                    shown(),
-                    format.unwrap_or("strict_date_optional_time||epoch_millis")
-                )),
-            }
-        }
-        "histogram" => {
-            let list = |name: &str| value.get(name).and_then(Value::as_array);
-            match (list("values"), list("counts")) {
-                (Some(values), Some(counts))
-                    if values.len() == counts.len()
-                        && values.iter().all(Value::is_number)
-                        && counts.iter().all(Value::is_u64) =>
-                {
-                    Ok(())
-                }
-                _ => illegal("a histogram has numbers as [values], and as many [counts]".to_owned()),
-            }
+        "date" | "date_nanos" => fault_of_date(field, kind, value).map_or(Ok(()), illegal),
+        "histogram" if !is_histogram(value) => {
+            illegal("a histogram has numbers as [values], and as many [counts]".to_owned())
         }
         "rank_feature" if number().is_none_or(|number| number <= 0.0) => {
             illegal(format!("a rank feature is a positive number, and [{}] is not", shown()))
@@ -436,23 +406,7 @@ pub(crate) fn check_value(
         {
             illegal(format!("an object of numbers is expected, found [{}]", shown()))
         }
-        kind if is_vector(kind) => {
-            let Some(vector) = vector_of(value) else {
-                return illegal(format!("a [{kind}] is an array of numbers, one at least"));
-            };
-            if let Some(wanted) = dimensions_of(field).filter(|wanted| *wanted != vector.len()) {
-                return illegal(format!(
-                    "The [{kind}] field has a different number of dimensions [{}] than defined in the mapping [{wanted}]",
-                    vector.len()
-                ));
-            }
-            match misfit_of(field, &vector) {
-                None => Ok(()),
-                Some(element) => illegal(format!(
-                    "element_type [byte] vectors only support integers between [-128, 127] but found [{element}]"
-                )),
-            }
-        }
+        kind if is_vector(kind) => fault_of_vector(field, kind, value).map_or(Ok(()), illegal),
         "geo_shape" | "shape" | "xy_shape" if !value.is_object() && !value.is_string() => {
             illegal(format!("a shape is an object or a text, and [{}] is neither", shown()))
         }
@@ -476,6 +430,54 @@ pub(crate) fn check_value(
         },
         _ => Ok(()),
     }
+}
+
+/// Reason for which a date cannot be stored.
+fn fault_of_date(field: &Map<String, Value>, kind: &str, value: &Value) -> Option<String> {
+    let format = field.get("format").and_then(Value::as_str);
+    let is_nanos = kind == "date_nanos";
+    match DateText::parse_value(value, format) {
+        Some(millis) if is_nanos && millis < 0 => Some(format!(
+            "date[{}] is before the epoch in 1970 and cannot be stored in nanosecond resolution",
+            text_of(value)
+        )),
+        Some(millis) if is_nanos && millis > 9_223_372_036_854 => Some(format!(
+            "date[{}] is after 2262-04-11T23:47:16.854775807 and cannot be stored in nanosecond resolution",
+            text_of(value)
+        )),
+        Some(_) => None,
+        None => Some(format!(
+            "failed to parse date field [{}] with format [{}]",
+            text_of(value),
+            format.unwrap_or("strict_date_optional_time||epoch_millis")
+        )),
+    }
+}
+
+fn is_histogram(value: &Value) -> bool {
+    let list = |name: &str| value.get(name).and_then(Value::as_array);
+    list("values").zip(list("counts")).is_some_and(|(values, counts)| {
+        values.len() == counts.len()
+            && values.iter().all(Value::is_number)
+            && counts.iter().all(Value::is_u64)
+    })
+}
+
+/// Reason for which a vector cannot be stored.
+fn fault_of_vector(field: &Map<String, Value>, kind: &str, value: &Value) -> Option<String> {
+    let Some(vector) = vector_of(value) else {
+        return Some(format!("a [{kind}] is an array of numbers, one at least"));
+    };
+    if let Some(wanted) = dimensions_of(field).filter(|wanted| *wanted != vector.len()) {
+        return Some(format!(
+            "The [{kind}] field has a different number of dimensions [{}] than defined in the mapping [{wanted}]",
+            vector.len()
+        ));
+    }
+    let element = misfit_of(field, &vector)?;
+    Some(format!(
+        "element_type [byte] vectors only support integers between [-128, 127] but found [{element}]"
+    ))
 }
 
 #[cfg(test)]

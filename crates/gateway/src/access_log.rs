@@ -287,11 +287,11 @@ mod tests {
             }
             log.close();
             let text = std::fs::read_to_string(&path).expect("it was written");
-            let told: Vec<&str> = text.lines().filter(|line| line.contains(SECRET)).collect();
+            let logged: Vec<&str> = text.lines().filter(|line| line.contains(SECRET)).collect();
             assert_eq!(text.lines().count(), 2 * paths.len());
             // The last one is a path, which is always in the log.
             let expected = if queries { paths.len() } else { 1 };
-            assert_eq!(told.len(), 2 * expected, "{queries}: {told:?}");
+            assert_eq!(logged.len(), 2 * expected, "{queries}: {logged:?}");
         }
     }
 }

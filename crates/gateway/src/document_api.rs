@@ -60,7 +60,7 @@ struct DocumentCall {
     /// Prefix of the path for other nodes, if the group of the caller was filled in.
     filled_in: Option<String>,
     /// Forwarding state of the request.
-    hop: ForwardKind,
+    stage: ForwardKind,
     /// Copy of the request, if its documents are on several nodes and this one gathers them.
     spread: Option<ForwardedRequest>,
     /// Copy of a visit of one group, which continues at another node if its documents move there.
@@ -88,7 +88,7 @@ impl DocumentCall {
             caller: None,
             credential: None,
             filled_in: None,
-            hop: ForwardKind::Client,
+            stage: ForwardKind::Client,
             spread: None,
             of_group: None,
             body_is_reserved: false,
@@ -103,7 +103,7 @@ impl DocumentCall {
     /// # Errors
     /// [`Error::OverFed`].
     fn admit_fed(&self, group: Option<&DocumentGroup>, bytes: usize) -> Result<(), Error> {
-        let Some(caller) = self.caller.as_deref().filter(|_| self.hop == ForwardKind::Client) else {
+        let Some(caller) = self.caller.as_deref().filter(|_| self.stage == ForwardKind::Client) else {
             return Ok(());
         };
         if self.is_fed_counted {
@@ -186,14 +186,14 @@ impl DocumentCall {
         BodyBounds {
             timeout: bounds.timeout.min(self.timeout),
             is_reserved: self.body_is_reserved,
-            is_question: self.hop != ForwardKind::Client,
+            is_question: self.stage != ForwardKind::Client,
             ..bounds
         }
     }
 
     /// Share of the budget of requests, without any bytes yet.
     fn share(&self) -> BudgetReservation {
-        match self.hop {
+        match self.stage {
             ForwardKind::Client => self.node.budget().share(),
             _ => self.node.budget().question(),
         }
@@ -288,12 +288,12 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     if call.node.cluster().is_alone() {
         return operate(call, target, ReadFence::default(), request).await;
     }
-    call.hop = forwarding::hop_of(request.headers())?;
+    call.stage = forwarding::stage_of(request.headers())?;
     let mut request = ForwardedRequest::read(&call.node, request, call.body_bounds()).await?;
     if let Some(caller) = &call.caller {
         attach_caller(&mut request.headers, caller);
     }
-    if call.hop == ForwardKind::Client {
+    if call.stage == ForwardKind::Client {
         let completed = complete_ids::parameters(call, &target, &request).await?;
         if let Some(completed) = &completed {
             let path = request.target.split('?').next().unwrap_or_default();
@@ -328,7 +328,7 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         match outcome {
             // The reads do not count, and nothing was written: another node owns the documents, or is about
             // to.
-            Err(Error::Unsettled(_)) if call.hop == ForwardKind::Client && backoff.pause().await => {}
+            Err(Error::Unsettled(_)) if call.stage == ForwardKind::Client && backoff.pause().await => {}
             outcome => return outcome,
         }
     }
@@ -394,7 +394,7 @@ async fn forward_request(
     target: &DocumentTarget,
     request: &ForwardedRequest,
 ) -> Result<RoutingOutcome, Error> {
-    let location = match call.hop.part() {
+    let location = match call.stage.part() {
         Some(bucket) => Some(Location::new(bucket.bits())),
         None => target.location(),
     };
@@ -405,11 +405,11 @@ async fn forward_request(
         DocumentTarget::Documents(_) => AccessKind::Sweep,
     };
     let Some(location) = location else {
-        call.spread = Some(request.clone()).filter(|_| call.hop == ForwardKind::Client);
+        call.spread = Some(request.clone()).filter(|_| call.stage == ForwardKind::Client);
         return Ok(RoutingOutcome::Local(ReadFence::default()));
     };
     let subject = RouteSubject { location, group: target.group(), part: None };
-    forwarding::forward_request(&call.node, subject, access, &call.hop, request, call.deadline()).await
+    forwarding::forward_request(&call.node, subject, access, &call.stage, request, call.deadline()).await
 }
 
 /// Refuses `dryRun` for anything but a write of one document: a read that does not take place has no answer,

@@ -335,7 +335,7 @@ async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) 
     let [shortest, longest] = TIMEOUT_RANGE;
     let named = ElasticService::time_limit(shown).map(|named| named.clamp(shortest, longest));
     let deadline = Instant::now() + named.unwrap_or(DEFAULT_TIMEOUT);
-    let hop = forwarding::hop_of(request.headers())?;
+    let stage = forwarding::stage_of(request.headers())?;
     let mut request = ForwardedRequest::read(&api.node, request, api.bounds(shown)).await?;
     attach_caller(&mut request.headers, &caller);
     if let Some(caller) = writer {
@@ -357,13 +357,13 @@ async fn route(api: &Arc<ElasticApi>, shown: &ElasticRequest, request: Request) 
     loop {
         let subject = RouteSubject { location, group: Some(&home), part: None };
         let access = access_of(shown);
-        match forwarding::forward_request(&api.node, subject, access, &hop, &request, deadline).await? {
+        match forwarding::forward_request(&api.node, subject, access, &stage, &request, deadline).await? {
             RoutingOutcome::Forwarded(response) => return Ok(response),
             RoutingOutcome::Divided | RoutingOutcome::Local(_) => {}
         }
         let room = request.room.clone();
         match operate(api, shown.clone(), request.clone().into_request(), None, room).await {
-            Err(Error::Unsettled(_)) if hop == ForwardKind::Client && backoff.pause().await => {}
+            Err(Error::Unsettled(_)) if stage == ForwardKind::Client && backoff.pause().await => {}
             outcome => return outcome,
         }
     }

@@ -49,7 +49,7 @@ use crate::{GatewayState, http};
 pub(crate) use self::forward::{ForwardedRequest, NodeForwarder};
 pub(crate) use self::fuzz::fuzz;
 pub(crate) use self::hop::{
-    HOP, hop_of, is_of_protocol_1, is_unsettled, refuse_misdirected, unsettled, write_protocol_1_header,
+    HOP, is_of_protocol_1, is_unsettled, refuse_misdirected, stage_of, unsettled, write_protocol_1_header,
 };
 pub(crate) use self::refusal::{broken_answer, refused_part};
 pub(crate) use self::share::answer_share;
@@ -84,12 +84,12 @@ pub(crate) async fn forward_request(
     state: &GatewayState,
     subject: RouteSubject<'_>,
     access: AccessKind,
-    hop: &ForwardKind,
+    stage: &ForwardKind,
     request: &ForwardedRequest,
     deadline: Instant,
 ) -> Result<RoutingOutcome, Error> {
     let request = SendableRequest { forwarder: state.forwarder(), request: Cow::Borrowed(request) };
-    Ok(match cluster::forward_request(state, subject, access, hop, &request, deadline).await? {
+    Ok(match cluster::forward_request(state, subject, access, stage, &request, deadline).await? {
         RoutingDecision::Local(fence) => RoutingOutcome::Local(fence),
         RoutingDecision::Forwarded(response) => RoutingOutcome::Forwarded(response),
         RoutingDecision::Readers(version, readers) => {
@@ -115,8 +115,8 @@ pub(crate) struct SendableRequest<'a> {
 impl ForwardableRequest for SendableRequest<'_> {
     type Answer = Response;
 
-    async fn send(&self, node: &RemoteNode, hop: &ForwardKind) -> Result<ForwardAnswer<Response>, Error> {
-        let mut answer = self.forwarder.send(node, ForwardedRequest::clone(&self.request), hop).await?;
+    async fn send(&self, node: &RemoteNode, stage: &ForwardKind) -> Result<ForwardAnswer<Response>, Error> {
+        let mut answer = self.forwarder.send(node, ForwardedRequest::clone(&self.request), stage).await?;
         answer.extensions_mut().insert(AnsweringNode(node.address.clone()));
         Ok(match redirection(answer.headers()) {
             _ if is_unsettled(answer.headers()) => ForwardAnswer::Unsettled,

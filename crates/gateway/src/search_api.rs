@@ -154,7 +154,7 @@ struct ReceivedSearch<'h> {
     request: extract::Request,
     /// Its headers, with the caller.
     headers: &'h HeaderMap,
-    hop: ForwardKind,
+    stage: ForwardKind,
     started: Instant,
 }
 
@@ -167,9 +167,9 @@ async fn search(
 ) -> Result<SearchAnswer, Error> {
     let deployment = node.deployments().current()?;
     let mut headers = request.headers().clone();
-    let hop = forwarding::hop_of(&headers)?;
-    notes.hop = Some(hop.clone());
-    if hop == ForwardKind::Share {
+    let stage = forwarding::stage_of(&headers)?;
+    notes.stage = Some(stage.clone());
+    if stage == ForwardKind::Share {
         // Its parameters are those of a query that another node has checked.
         caller_of(&request)?.permit(WantedGroups::All)?;
         return Ok(SearchAnswer::Response(
@@ -180,7 +180,7 @@ async fn search(
     attach_caller(&mut headers, &caller);
     let short_ids = caller.implied_group.as_ref().map(|group| Arc::new(ShortIds::new(group, &deployment)));
     // The turns last until the answer begins.
-    let received = ReceivedSearch { request, headers: &headers, hop, started };
+    let received = ReceivedSearch { request, headers: &headers, stage, started };
     let SearchRequest { routed, output_kind, turns: _turns } =
         read_request(node, &deployment, received, &mut notes.format).await?;
     let (format, query) = (notes.format, Arc::clone(&routed.query));
@@ -221,14 +221,14 @@ async fn read_request(
     received: ReceivedSearch<'_>,
     format: &mut ResultFormat,
 ) -> Result<SearchRequest, Error> {
-    let ReceivedSearch { request, headers, hop, started } = received;
+    let ReceivedSearch { request, headers, stage, started } = received;
     let caller = caller_of(&request)?;
     let is_from_client = node.is_from_client(headers);
     let peer = request.extensions().get().filter(|_| is_from_client);
     let observer = spans::observer_of(&request);
     node.quotas().admit_address(peer, started, node.metrics())?;
     let parameters::ReadParameters { mut parameters, limits, room } =
-        parameters::read(node, deployment, &hop, request, format).await?;
+        parameters::read(node, deployment, &stage, request, format).await?;
     *format = ResultFormat::read(&parameters, headers)?;
     let container = &deployment.application.container;
     if container.limits_rates
@@ -275,7 +275,7 @@ async fn read_request(
         rule_trace,
         separate,
         permit,
-        hop,
+        stage,
         started,
         observer,
         room: Some(room as _),

@@ -294,8 +294,8 @@ impl<B: Clone> IndexFeedFollower<B> {
         for (owner, session) in &mut self.sessions {
             let is_unanswered = session.buckets.values().any(|bucket| bucket.disorder.is_none());
             let is_silent = session.heard.0 + SILENCE_US < now.0;
-            if (is_unanswered || is_silent) && session.asked.0 + RETRY_US < now.0 {
-                session.asked = now;
+            if (is_unanswered || is_silent) && session.requested.0 + RETRY_US < now.0 {
+                session.requested = now;
                 self.effects
                     .push(FollowEffect::Follow { owner: *owner, request: session.request(self.version) });
             }
@@ -391,10 +391,10 @@ impl<B: Clone> IndexFeedFollower<B> {
         let is_there = |bucket: &BucketId, followed: &FollowedBucket| {
             let owner = (*self.owners.get(bucket)?)?;
             let (position, session) = (positions.get(&owner)?, self.sessions.get(&owner)?);
-            let (asked, until) = position.session?;
+            let (requested, until) = position.session?;
             let is_same = position.version == version
                 && Some(position.run) == session.run
-                && asked == session.session
+                && requested == session.session
                 && until <= session.applied;
             let is_whole = !position.incomplete.contains(bucket);
             Some(is_same && is_whole && followed.is_caught_up())

@@ -310,16 +310,16 @@ impl<B: Clone> IndexFeedSource<B> {
 
     /// Takes a follower's request in. Returns a cut if the session does not exist any more.
     pub fn follow(&mut self, follower: NodeKey, request: FollowRequest) -> Option<FeedCut> {
-        let FollowRequest { session: asked, run, sequence, version, types, buckets } = request;
-        let cut = Some(FeedCut { session: asked });
-        let is_known = self.sessions.get(&follower).is_some_and(|session| session.session == asked);
-        let is_past = self.sessions.get(&follower).is_some_and(|session| session.session > asked)
-            || self.ended.get(&follower).is_some_and(|ended| *ended >= asked);
+        let FollowRequest { session: requested, run, sequence, version, types, buckets } = request;
+        let cut = Some(FeedCut { session: requested });
+        let is_known = self.sessions.get(&follower).is_some_and(|session| session.session == requested);
+        let is_past = self.sessions.get(&follower).is_some_and(|session| session.session > requested)
+            || self.ended.get(&follower).is_some_and(|ended| *ended >= requested);
         if is_past || run.is_some_and(|run| run != self.run || !is_known) {
             return cut;
         }
         if !is_known {
-            self.sessions.insert(follower, SourceSession::new(asked, types.clone()));
+            self.sessions.insert(follower, SourceSession::new(requested, types.clone()));
         }
         let session = self.sessions.get_mut(&follower)?;
         if session.types != types {

@@ -31,7 +31,7 @@ struct ControlledCluster {
     newest: u16,
     /// Nodes that do not receive new states.
     deaf: BTreeSet<String>,
-    told: Vec<String>,
+    published: Vec<String>,
 }
 
 fn settings() -> Settings {
@@ -82,7 +82,7 @@ impl ControlledCluster {
             protocol: 9,
             newest: 1,
             deaf: BTreeSet::new(),
-            told: Vec::new(),
+            published: Vec::new(),
         }
     }
 
@@ -169,7 +169,7 @@ impl ControlledCluster {
             next.version(),
             self.state.as_ref().map_or(ClusterVersion::NONE, ClusterState::version).next()
         );
-        self.told.push(format!("{} {}", now.as_secs(), shown(&next)));
+        self.published.push(format!("{} {}", now.as_secs(), shown(&next)));
         self.state = Some(next);
         self.adopt();
     }
@@ -197,7 +197,7 @@ fn shown(state: &ClusterState) -> String {
 #[track_caller]
 fn check(configuration: ClusterConfiguration, script: &str, expected: &[&str]) {
     let mut cluster = ControlledCluster::new(configuration);
-    assert_eq!(cluster.run(script).told, expected);
+    assert_eq!(cluster.run(script).published, expected);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_registration_that_vanishes_for_a_moment_changes_nothing() {
     let kept = cluster.registrations.clone();
     cluster.run("5 gone a b");
     cluster.registrations = kept;
-    assert_eq!(cluster.run("5\n30").told, ["0 uu"]);
+    assert_eq!(cluster.run("5\n30").published, ["0 uu"]);
 }
 
 #[test]
@@ -236,22 +236,22 @@ fn a_group_that_is_too_large_is_divided() {
     };
     says(&mut cluster, "a", &[(7, 34)]);
     says(&mut cluster, "b", &[(9, 33)]);
-    assert_eq!(cluster.run("2").told.len(), 2);
+    assert_eq!(cluster.run("2").published.len(), 2);
     assert_eq!(divided(&cluster), [(7, 34), (9, 33)]);
     // It stays divided under any leader, and is divided further.
     says(&mut cluster, "a", &[]);
     says(&mut cluster, "b", &[(7, 35), (9, 33)]);
-    assert_eq!(cluster.run("3 lead\n20").told.len(), 3);
+    assert_eq!(cluster.run("3 lead\n20").published.len(), 3);
     assert_eq!(divided(&cluster), [(7, 35), (9, 33)]);
 }
 
 #[test]
 fn a_protocol_is_spoken_once_all_nodes_know_it_and_from_then_on() {
     let mut cluster = ControlledCluster::new(flat(2));
-    let mut check = |script: &str, spoken: u16, told: &str| {
+    let mut check = |script: &str, spoken: u16, published: &str| {
         cluster.run(script);
         let state = cluster.state.as_ref().expect("there is one");
-        assert_eq!((state.protocol(), &*shown(state)), (spoken, told), "{script}");
+        assert_eq!((state.protocol(), &*shown(state)), (spoken, published), "{script}");
         cluster.reasons.get("b").cloned()
     };
     check("0 start a b c", 1, "uuu");
@@ -396,7 +396,7 @@ fn keys_that_were_lost_are_read_from_the_state() {
     cluster.run("0 start a b c d\n1 start y\n2 start x");
     let before = cluster.assignments.clone();
     cluster.assignments = NodeAssignments::default();
-    assert_eq!(cluster.run("3 lead\n100").told.len(), 3);
+    assert_eq!(cluster.run("3 lead\n100").published.len(), 3);
     assert_eq!(cluster.assignments, before);
 }
 
@@ -539,11 +539,11 @@ fn a_new_leader_knows_what_those_who_left_said_last() {
     cluster.run("0 start a\n3 start b");
     cluster.event("stopping", "a");
     cluster.event("gone", "a");
-    assert_eq!(cluster.run("10 lead\n40").told, ["0 u", "3 uu", "10 mu", "20 du"]);
+    assert_eq!(cluster.run("10 lead\n40").published, ["0 u", "3 uu", "10 mu", "20 du"]);
     let mut cluster = ControlledCluster::new(flat(1));
     cluster.run("0 start a\n3 start b");
     cluster.event("gone", "a");
-    assert_eq!(cluster.run("10 lead\n40").told, ["0 u", "3 uu", "15 mu", "25 du"]);
+    assert_eq!(cluster.run("10 lead\n40").published, ["0 u", "3 uu", "15 mu", "25 du"]);
 }
 
 #[test]
@@ -552,7 +552,7 @@ fn a_leader_knows_what_those_who_left_between_two_steps_said_last() {
     cluster.run("0 start a\n3 start b\n10 lead");
     cluster.event("stopping", "a");
     cluster.event("gone", "a");
-    assert_eq!(cluster.run("12\n40").told, ["0 u", "3 uu", "12 mu", "22 du"]);
+    assert_eq!(cluster.run("12\n40").published, ["0 u", "3 uu", "12 mu", "22 du"]);
 }
 
 #[test]

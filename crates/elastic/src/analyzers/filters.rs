@@ -134,7 +134,8 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Changes of a filter that changes each word by itself, none if it is passed over; `None` for another filter.
+/// Changes of a filter that changes each word by itself, none if it is passed over; `None` for another
+/// filter.
 fn changes_of(part: &AnalysisPart, notes: &mut Vec<String>) -> Result<Option<Vec<WordChange>>, Error> {
     let change = match part.kind() {
         "lowercase" => {

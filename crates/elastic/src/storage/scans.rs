@@ -237,7 +237,8 @@ impl DocumentScan<'_> {
     }
 
     /// The documents of all groups, and those without a group. In a cluster the documents come from the nodes
-    /// that have them; all nodes speak [`BUCKET_PAGES`](millrace_cluster::BUCKET_PAGES). No locks may be held.
+    /// that have them; all nodes speak [`BUCKET_PAGES`](millrace_cluster::BUCKET_PAGES). No locks may be
+    /// held.
     ///
     /// # Errors
     /// Those of [`super::get`], and those of `visit`.

@@ -183,11 +183,11 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
         // Later, the stream is slowed down instead.
         call.admit_fed(caller.only_group(), 0)?;
     } else {
-        call.hop = forwarding::hop_of(request.headers())?;
+        call.stage = forwarding::stage_of(request.headers())?;
     }
     let format = FeedFormat::read(request.headers(), &call.parameters)?;
     let form = PackedForm::from_header(request.headers().get(CONTENT_ENCODING))?;
-    let requested = match call.hop {
+    let requested = match call.stage {
         ForwardKind::Client => RequestedKey::read(request.headers(), &call.parameters)?,
         // The node that the client sent the stream to keeps its key.
         _ => RequestedKey::None,
@@ -200,7 +200,7 @@ async fn begin(call: &mut DocumentCall, request: Request) -> Result<AdmittedFeed
     let digest = BodyDigest::new(request.headers(), &call.parameters);
     let bytes = STREAM_BYTES + form.bytes();
     let wanted = StreamUse::of_feed(bytes);
-    let slot = StreamSlot::take(&call.hop, call.writer, wanted, limits.bodies_bytes_max)?;
+    let slot = StreamSlot::take(&call.stage, call.writer, wanted, limits.bodies_bytes_max)?;
     let mut room = call.share();
     room.grow(bytes).await?;
     if requested == RequestedKey::Body {
@@ -325,7 +325,7 @@ impl FeedStart {
     fn run(self, call: DocumentCall) -> Response {
         let FeedStart { reader, first, form, format, key, slot, room } = self;
         let durability = call.parameters.get("durability").map(|_| call.durability);
-        let answer_reader = match call.hop {
+        let answer_reader = match call.stage {
             ForwardKind::Client => AnswerReader::Client,
             _ => AnswerReader::Node,
         };

@@ -235,7 +235,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
     call.node.metrics().count(CountedMetric::Visits);
     let Some(request) = &call.spread else {
         let from = going.pass.start();
-        let portion = SweepPortion { part: call.hop.part(), from, deadline, fence };
+        let portion = SweepPortion { part: call.stage.part(), from, deadline, fence };
         let (count, continuation) = going.sweep_own(call, portion).await?;
         return Ok(answer(call, &going.pass, count, continuation));
     };

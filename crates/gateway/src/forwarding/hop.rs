@@ -133,7 +133,7 @@ pub(super) fn redirection(headers: &HeaderMap) -> Option<(ClusterVersion, Bucket
 ///
 /// # Errors
 /// A header that is not known: the sender looks for another way, or waits.
-pub(crate) fn hop_of(headers: &HeaderMap) -> Result<ForwardKind, Error> {
+pub(crate) fn stage_of(headers: &HeaderMap) -> Result<ForwardKind, Error> {
     match header_of(headers)? {
         None => Ok(ForwardKind::Client),
         Some(HopHeader::Request { stage, .. }) => Ok(stage),
@@ -179,23 +179,27 @@ mod tests {
             let mut headers = HeaderMap::new();
             mark(&mut headers, &remote(2), &stage);
             assert_eq!(headers[HOP], text);
-            assert_eq!(hop_of(&headers).unwrap(), stage);
+            assert_eq!(stage_of(&headers).unwrap(), stage);
             assert!(!is_of_protocol_1(&headers));
             let mut words = HeaderMap::new();
             mark(&mut words, &remote(1), &stage);
             assert!(is_of_protocol_1(&words));
-            assert_eq!(hop_of(&words).unwrap(), stage);
+            assert_eq!(stage_of(&words).unwrap(), stage);
         }
-        assert_eq!(hop_of(&HeaderMap::new()).unwrap(), ForwardKind::Client);
+        assert_eq!(stage_of(&HeaderMap::new()).unwrap(), ForwardKind::Client);
         for wrong in
             ["", "{", r#"{"request":{"stage":"elsewhere","recipient":7}}"#, r#""unsettled""#, r#""later""#]
         {
             let headers = HeaderMap::from_iter([(HOP, HeaderValue::from_static(wrong))]);
-            assert!(matches!(hop_of(&headers), Err(Error::Unsettled(_))), "{wrong}");
+            assert!(matches!(stage_of(&headers), Err(Error::Unsettled(_))), "{wrong}");
         }
         let later = r#"{"request":{"stage":"share","recipient":7,"more":[1]}}"#;
         let headers = HeaderMap::from_iter([(HOP, HeaderValue::from_static(later))]);
-        assert_eq!(hop_of(&headers).unwrap(), ForwardKind::Share, "fields of later versions are passed over");
+        assert_eq!(
+            stage_of(&headers).unwrap(),
+            ForwardKind::Share,
+            "fields of later versions are passed over"
+        );
     }
 
     #[test]

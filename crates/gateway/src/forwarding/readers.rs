@@ -66,8 +66,8 @@ mod tests {
         check_kept(&question(buckets), one);
         check_kept(&question(None), ["a36776657273696f6e07646e65617202676275636b657473f6", "070200"]);
         let (bucket, nodes) = (BucketId::new(40, 5), vec![NodeKey(2), NodeKey(0)]);
-        let told = BucketReaders { bucket, nodes, full: true, soon: true, documents: 300 };
+        let readers_of_bucket = BucketReaders { bucket, nodes, full: true, soon: true, documents: 300 };
         let kept = "a1677265616465727381a4666275636b657482182805656e6f6465738202006466756c6cf569646f63756d656e747319012c";
-        check_kept(&ReadersAnswerMessage { readers: vec![told] }, [kept, "01280502020001ac02"]);
+        check_kept(&ReadersAnswerMessage { readers: vec![readers_of_bucket] }, [kept, "01280502020001ac02"]);
     }
 }

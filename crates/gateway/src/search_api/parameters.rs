@@ -40,14 +40,14 @@ pub(super) const LIMITS_OF_PROFILES: &[&str] =
 pub(super) async fn read(
     node: &GatewayState,
     deployment: &CompiledApplication,
-    hop: &ForwardKind,
+    stage: &ForwardKind,
     request: Request,
     format: &mut ResultFormat,
 ) -> Result<ReadParameters, Error> {
     let (mut parts, body) = request.into_parts();
     let settings = &node.settings().limits;
     // Anyone can write the hop header; without other nodes there is no legitimate reason to.
-    let is_of_node = *hop != ForwardKind::Client && !node.cluster().is_alone();
+    let is_of_node = *stage != ForwardKind::Client && !node.cluster().is_alone();
     let (bounds, parameters_max) = match is_of_node {
         false => (node.query_bounds(), settings.parameters_max),
         true => (node.body_bounds(), settings.parameters_max.saturating_mul(NODE_FACTOR)),

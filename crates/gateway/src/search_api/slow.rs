@@ -45,7 +45,7 @@ pub(super) struct QueryNotes {
     /// Requested format, as soon as it is known.
     pub(super) format: ResultFormat,
     /// Sender of the request.
-    pub(super) hop: Option<ForwardKind>,
+    pub(super) stage: Option<ForwardKind>,
     /// Name of the caller.
     caller: Option<Arc<str>>,
     /// Id of the trace that the client has begun.
@@ -103,7 +103,7 @@ impl SlowQueryLog {
     ) {
         let took = started.elapsed();
         // The node that has sent a share has a line about the whole query.
-        if took < self.settings.threshold || notes.hop == Some(ForwardKind::Share) {
+        if took < self.settings.threshold || notes.stage == Some(ForwardKind::Share) {
             return;
         }
         let mut line = Map::new();

@@ -200,7 +200,7 @@ impl FollowedBucket {
     }
 
     /// A read is asked for under a number.
-    pub fn asked(&mut self, need: &ReadNeed, read: u64, now: Timestamp) {
+    pub fn requested(&mut self, need: &ReadNeed, read: u64, now: Timestamp) {
         match need {
             ReadNeed::All(_) | ReadNeed::Since(_) => {
                 if let Some(reading) = &mut self.reading {
@@ -245,7 +245,7 @@ impl FollowedBucket {
 
     /// True if a read was asked for, and is not answered.
     pub fn has_asked(&self, read: u64) -> bool {
-        let is_page = |reading: &BucketReading| matches!(reading.step, ReadingStep::Asked { read: asked, .. } if asked == read);
+        let is_page = |reading: &BucketReading| matches!(reading.step, ReadingStep::Asked { read: own, .. } if own == read);
         self.reading.as_ref().is_some_and(is_page)
             || self.lookup.as_ref().is_some_and(|lookup| lookup.read == read)
     }
@@ -261,7 +261,7 @@ impl FollowedBucket {
             return Some(ArrivingPage::Lookup(lookup.documents));
         }
         let reading = self.reading.as_mut()?;
-        if !matches!(reading.step, ReadingStep::Asked { read: asked, .. } if asked == read) {
+        if !matches!(reading.step, ReadingStep::Asked { read: own, .. } if own == read) {
             return None;
         }
         let Some(content) = content else {

@@ -16,7 +16,7 @@ pub(crate) struct FollowingCopy {
     pub buckets: BTreeMap<BucketId, FollowedBucket>,
     pub is_ready: bool,
     /// Time at which the positions of the owners were asked for.
-    asked: Option<Timestamp>,
+    requested: Option<Timestamp>,
 }
 
 impl FollowingCopy {
@@ -25,7 +25,8 @@ impl FollowingCopy {
         marks: &CopyMarks,
         owners: &BTreeMap<BucketId, Option<NodeKey>>,
     ) -> Self {
-        let mut copy = FollowingCopy { definition, buckets: BTreeMap::new(), is_ready: false, asked: None };
+        let mut copy =
+            FollowingCopy { definition, buckets: BTreeMap::new(), is_ready: false, requested: None };
         // Before a state is known the marks stand for the buckets.
         let known = owners.keys().chain(marks.until.keys().filter(|_| owners.is_empty()));
         let own = known.filter(|bucket| copy.has(**bucket)).copied();
@@ -79,16 +80,16 @@ impl FollowingCopy {
     /// True if the positions of the owners are to be asked for now.
     pub fn asks(&mut self, now: Timestamp) -> bool {
         let is_due = !self.is_ready
-            && self.asked.is_none()
+            && self.requested.is_none()
             && !self.buckets.is_empty()
             && self.buckets.values().all(FollowedBucket::is_caught_up);
         if is_due {
-            self.asked = Some(now);
+            self.requested = Some(now);
         }
         is_due
     }
 
     pub fn forget_late_question(&mut self, now: Timestamp) {
-        self.asked.take_if(|asked| asked.0 + RETRY_US < now.0);
+        self.requested.take_if(|requested| requested.0 + RETRY_US < now.0);
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct FollowerSession {
     /// Time of the last batch.
     pub heard: Timestamp,
     /// Time of the last request.
-    pub asked: Timestamp,
+    pub requested: Timestamp,
     /// Time of the look of the last closing, by the clock of the owner: all earlier changes were taken in.
     pub closed: Option<Timestamp>,
 }
@@ -65,7 +65,7 @@ impl FollowerSession {
             sequence: self.sequence,
             version,
             types: self.types.clone(),
-            buckets: self.buckets.iter().map(|(bucket, asked)| (*bucket, asked.sequence)).collect(),
+            buckets: self.buckets.iter().map(|(bucket, requested)| (*bucket, requested.sequence)).collect(),
         }
     }
 }
@@ -103,7 +103,7 @@ impl<B: Clone> IndexFeedFollower<B> {
                     buckets: BTreeMap::new(),
                     applied: 0,
                     heard: now,
-                    asked: now,
+                    requested: now,
                     closed: None,
                 }
             });
@@ -111,11 +111,11 @@ impl<B: Clone> IndexFeedFollower<B> {
                 continue;
             }
             session.sequence += 1;
-            session.asked = now;
+            session.requested = now;
             session.buckets.retain(|bucket, _| buckets.contains(bucket));
             for bucket in buckets {
-                let asked = SessionBucket { sequence: session.sequence, disorder: None, disturbance: 0 };
-                session.buckets.entry(bucket).or_insert(asked);
+                let requested = SessionBucket { sequence: session.sequence, disorder: None, disturbance: 0 };
+                session.buckets.entry(bucket).or_insert(requested);
             }
             self.effects.push(FollowEffect::Follow { owner, request: session.request(self.version) });
         }
@@ -143,9 +143,9 @@ impl<B: Clone> IndexFeedFollower<B> {
         let Some(run) = session.run else { return };
         for copy in self.copies.values_mut() {
             for (bucket, followed) in copy.buckets.iter_mut().filter(|(_, followed)| !followed.is_attached) {
-                let asked = session.buckets.get(bucket);
-                let replica = asked.and_then(|asked| {
-                    let (disorder, disturbance) = (asked.disorder?, asked.disturbance);
+                let requested = session.buckets.get(bucket);
+                let replica = requested.and_then(|requested| {
+                    let (disorder, disturbance) = (requested.disorder?, requested.disturbance);
                     Some(OwnerReplica { owner, run, disorder, disturbance })
                 });
                 if let Some(replica) = replica.filter(|_| self.owners.get(bucket) == Some(&Some(owner))) {
@@ -231,7 +231,7 @@ impl<B: Clone> IndexFeedFollower<B> {
                 let number = self.last_read;
                 for copy in &copies {
                     let followed = self.copies.get_mut(copy).and_then(|copy| copy.buckets.get_mut(&bucket));
-                    followed.into_iter().for_each(|followed| followed.asked(&need, number, now));
+                    followed.into_iter().for_each(|followed| followed.requested(&need, number, now));
                 }
                 let read = FeedRead { session, number, bucket, document_type, scope: need.scope(from) };
                 self.effects.push(FollowEffect::Read { owner, copies, read });

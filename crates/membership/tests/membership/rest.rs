@@ -166,8 +166,11 @@ async fn the_tree_and_the_states() {
         (Method::PUT, "/cluster/v2/music/storage/0", &state("up", r#", "condition": "MAYBE""#), 400, "MAYBE"),
         (Method::PUT, "/cluster/v2/music/storage/0", &" ".repeat(70_000), 400, "the body"),
     ] {
-        let (told, answer) = ask(&router, method, path, body).await;
+        let (answered_status, answer) = ask(&router, method, path, body).await;
         let message = answer["message"].as_str().unwrap_or_default();
-        assert!(told.as_u16() == status && message.contains(expected), "{path}: {told} {message}");
+        assert!(
+            answered_status.as_u16() == status && message.contains(expected),
+            "{path}: {answered_status} {message}"
+        );
     }
 }

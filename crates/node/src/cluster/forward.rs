@@ -71,7 +71,7 @@ pub trait ForwardableRequest: Sync {
     fn send(
         &self,
         node: &RemoteNode,
-        hop: &ForwardKind,
+        stage: &ForwardKind,
     ) -> impl Future<Output = Result<ForwardAnswer<Self::Answer>, Error>> + Send;
 
     /// Status of an answer that is an error.

@@ -171,7 +171,7 @@ pub async fn forward_request<R: ForwardableRequest>(
     node: &Node,
     subject: RouteSubject<'_>,
     access: AccessKind,
-    hop: &ForwardKind,
+    stage: &ForwardKind,
     request: &R,
     deadline: Instant,
 ) -> Result<RoutingDecision<R::Answer>, Error> {
@@ -179,21 +179,21 @@ pub async fn forward_request<R: ForwardableRequest>(
         return Ok(RoutingDecision::Local(ReadFence::default()));
     };
     let RouteSubject { location, group, part } = subject;
-    let requested = RoutedRequest { node, cluster, location, access, hop, part, request, deadline };
+    let requested = RoutedRequest { node, cluster, location, access, stage, part, request, deadline };
     let mut backoff = RouteBackoff::until(deadline);
     let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
     loop {
         // A bucket that has all of the group by the state of one node is only one of several by that of
         // another.
         let divided = |group| cluster.buckets_of(group).is_ok_and(|buckets| buckets.len() > 1);
-        if part.is_none() && hop.part().is_none() && group.is_some_and(divided) {
-            return match hop {
+        if part.is_none() && stage.part().is_none() && group.is_some_and(divided) {
+            return match stage {
                 ForwardKind::Client => Ok(RoutingDecision::Divided),
                 _ => Err(Error::Unsettled("the group that is asked for has been divided".to_owned())),
             };
         }
         let routed = match access {
-            AccessKind::Search if *hop == ForwardKind::Client => requested.route_within(half).await,
+            AccessKind::Search if *stage == ForwardKind::Client => requested.route_within(half).await,
             _ => requested.route().await,
         };
         let error = match routed {
@@ -202,7 +202,7 @@ pub async fn forward_request<R: ForwardableRequest>(
         };
         let may_have_arrived = matches!(error, Error::Unreachable { sent: true, .. });
         // Only the node that the client asked tries again: the others' answers come back to it.
-        let may_look_again = *hop == ForwardKind::Client && (!may_have_arrived || access.repeats());
+        let may_look_again = *stage == ForwardKind::Client && (!may_have_arrived || access.repeats());
         if !(may_look_again && backoff.pause().await) {
             return Err(if access.changes() { error.of_change() } else { error });
         }
@@ -215,7 +215,7 @@ struct RoutedRequest<'a, R> {
     cluster: &'a dyn ClusterView,
     location: Location,
     access: AccessKind,
-    hop: &'a ForwardKind,
+    stage: &'a ForwardKind,
     part: Option<BucketId>,
     request: &'a R,
     deadline: Instant,
@@ -223,8 +223,8 @@ struct RoutedRequest<'a, R> {
 
 impl<R: ForwardableRequest> RoutedRequest<'_, R> {
     async fn route(&self) -> Result<RoutingDecision<R::Answer>, Error> {
-        let RoutedRequest { cluster, location, hop, .. } = *self;
-        if let ForwardKind::Reader(all, part) = hop {
+        let RoutedRequest { cluster, location, stage, .. } = *self;
+        if let ForwardKind::Reader(all, part) = stage {
             // The forwarding node has decided.
             let (bucket, version) = match part {
                 Some((bucket, version)) => (*bucket, Some(*version)),
@@ -233,11 +233,11 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
             let partial = *all == ReplicaCompleteness::Perhaps;
             return Ok(RoutingDecision::Local(ReadFence { version, bucket: Some(bucket), partial }));
         }
-        let owner = match self.part.or(hop.part()) {
+        let owner = match self.part.or(stage.part()) {
             Some(bucket) => cluster.owner_of(bucket),
             None => cluster.owner(location),
         };
-        match (owner?, hop) {
+        match (owner?, stage) {
             (NodeAddress::Local, _) => self.as_owner().await,
             (NodeAddress::Remote(remote), ForwardKind::Client) => {
                 let me = cluster.own().key;
@@ -262,7 +262,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
             return Ok(RoutingDecision::Local(ReadFence::default()));
         }
         let me = self.cluster.own().key;
-        let (near, part) = match self.hop {
+        let (near, part) = match self.stage {
             ForwardKind::Owner(near, part) => (*near, *part),
             _ => (me, self.part),
         };
@@ -288,7 +288,7 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         } else {
             readers.nodes.first() == Some(&me)
         };
-        match self.hop {
+        match self.stage {
             _ if is_here => Ok(RoutingDecision::Local(ReadFence {
                 version: Some(version),
                 bucket: Some(bucket),
@@ -382,8 +382,8 @@ impl<R: ForwardableRequest> RoutedRequest<'_, R> {
         busy.map_or(Err(last), |answer| Ok(RoutingDecision::Forwarded(answer)))
     }
 
-    async fn send(&self, remote: &RemoteNode, hop: &ForwardKind) -> Result<SentAnswer<R::Answer>, Error> {
-        let answer = self.request.send(remote, hop);
+    async fn send(&self, remote: &RemoteNode, stage: &ForwardKind) -> Result<SentAnswer<R::Answer>, Error> {
+        let answer = self.request.send(remote, stage);
         let answer = tokio::time::timeout_at((self.deadline + GRACE).into(), answer).await;
         let silent = |_| Error::Unreachable {
             address: remote.address.clone(),

@@ -35,7 +35,7 @@ pub struct RoutedQuery {
     /// Permission of its caller to read the documents.
     pub permit: Permit,
     /// Sender of the request.
-    pub hop: ForwardKind,
+    pub stage: ForwardKind,
     /// Arrival of the request.
     pub started: Instant,
     /// Observer of its parts, if it is traced.
@@ -101,7 +101,9 @@ impl RoutedQuery {
             let output = output?;
             match here.fence.check(&self.node) {
                 Ok(()) => return Ok(QueryAnswer::Local(output)),
-                Err(error) if self.hop != ForwardKind::Client || Instant::now() + RETRY_PAUSE >= deadline => {
+                Err(error)
+                    if self.stage != ForwardKind::Client || Instant::now() + RETRY_PAUSE >= deadline =>
+                {
                     return Err(error);
                 }
                 Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
@@ -116,15 +118,15 @@ impl RoutedQuery {
         forward: &impl Fn(&Query, Duration) -> Result<R, Error>,
         deadline: Instant,
     ) -> Result<QueryRoute<R::Answer>, Error> {
-        let RoutedQuery { node, query, hop, .. } = self;
+        let RoutedQuery { node, query, stage, .. } = self;
         let Some((location, group)) = one_location(node, query)? else {
-            if !node.cluster().is_alone() && *hop != ForwardKind::Client {
+            if !node.cluster().is_alone() && *stage != ForwardKind::Client {
                 // The node that forwarded it takes it for a query of one bucket.
                 return Err(Error::Unsettled(
                     "the nodes do not agree yet whether the group is divided".to_owned(),
                 ));
             }
-            let extent = match hop {
+            let extent = match stage {
                 ForwardKind::Client => SearchExtent::Cluster,
                 _ => SearchExtent::Node,
             };
@@ -132,7 +134,7 @@ impl RoutedQuery {
         };
         let request = forward(query, query.timeout.saturating_sub(self.started.elapsed()))?;
         let subject = RouteSubject { location, group: Some(&group), part: None };
-        Ok(match forward_request(node, subject, AccessKind::Search, hop, &request, deadline).await? {
+        Ok(match forward_request(node, subject, AccessKind::Search, stage, &request, deadline).await? {
             RoutingDecision::Local(fence) => {
                 QueryRoute::Local(LocalQuery { fence, extent: SearchExtent::Node })
             }

@@ -131,7 +131,7 @@ fn rank(profile: RankProfile, kind: &'static str, stop: &dyn Fn() -> bool) -> Re
 }
 
 /// Type and cells as text.
-fn told(tensor: &Tensor) -> String {
+fn displayed(tensor: &Tensor) -> String {
     let cells: Vec<String> = tensor.cells().iter().map(|cell| cell.to_string()).collect();
     format!("{}:{}", tensor.tensor_type(), cells.join(","))
 }
@@ -177,7 +177,7 @@ fn outputs_have_their_own_names_and_those_of_the_schema() {
         let found = rank(profile, "", &|| false).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(&*found.features[0][0].0, feature);
         match &found.features[0][0].1 {
-            FeatureValue::Tensor(tensor) => told(tensor),
+            FeatureValue::Tensor(tensor) => displayed(tensor),
             FeatureValue::Number(number) => number.to_string(),
         }
     };
@@ -204,8 +204,8 @@ fn needed(profile: RankProfile) -> usize {
         let over = RankedDocuments { plan: &plan, view: &view, matches: &matches };
         match compiled.rank(&over, None, 10, &|| false) {
             Ok(_) => enough = limit,
-            Err(Error::Memory(QueryMemoryError::OfQuery { limit: told })) => {
-                assert_eq!(told, limit);
+            Err(Error::Memory(QueryMemoryError::OfQuery { limit: displayed })) => {
+                assert_eq!(displayed, limit);
                 refused = limit;
             }
             Err(error) => panic!("{error}"),
@@ -318,7 +318,7 @@ fn sequences_of_tokens_are_put_together_for_transformers() {
         let profile = RankProfile { match_features: vec![sourced(feature)], ..profile("1") };
         let found = rank(profile, "", &|| false).unwrap_or_else(|error| panic!("{error}"));
         match &found.features[0][0].1 {
-            FeatureValue::Tensor(tensor) => told(tensor),
+            FeatureValue::Tensor(tensor) => displayed(tensor),
             FeatureValue::Number(number) => panic!("{feature} is {number}"),
         }
     };

@@ -101,10 +101,12 @@ fn pieces_come_while_the_answer_is_made() {
 #[test]
 fn an_answer_ends_by_its_last_piece_or_has_broken_off() {
     let last = "data: {\"choices\":[{\"delta\":{\"content\":\"b\"},\"finish_reason\":\"stop\"}]}\n\n";
-    let told = "data: {\"error\":{\"message\":\"out of memory\"}}\n\n";
-    for (end, expected) in
-        [(last, None), ("", Some("broke off: nothing more comes")), (told, Some("broke off: out of memory"))]
-    {
+    let error_body = "data: {\"error\":{\"message\":\"out of memory\"}}\n\n";
+    for (end, expected) in [
+        (last, None),
+        ("", Some("broke off: nothing more comes")),
+        (error_body, Some("broke off: out of memory")),
+    ] {
         let (sender, service, _) = streaming();
         sender.send(token("a")).expect("it is sent");
         sender.send(end.to_owned()).expect("it is sent");
@@ -149,7 +151,7 @@ fn a_service_that_does_not_stream_answers_in_one_piece() {
 
 #[test]
 fn failures_are_told_apart() {
-    let told = |message: &str| json!({ "error": { "message": message } });
+    let error_body = |message: &str| json!({ "error": { "message": message } });
     let check = |status: u16, body: Value, part: &str, tries: usize| {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&asked);
@@ -162,11 +164,11 @@ fn failures_are_told_apart() {
         assert_eq!(error.status(), Some(status), "{error}");
         assert_eq!(asked.load(Ordering::SeqCst), tries, "{status}");
     };
-    check(401, told("who?"), "cannot be used: 401: who?; check its endpoint", 1);
-    check(404, told("no such model"), "404: no such model", 1);
-    check(400, told("too long"), "refuses the text: 400: too long", 1);
-    check(429, told("busy"), "cannot answer now: 429: busy; try again later", 5);
-    check(503, told("loading"), "503: loading", 5);
+    check(401, error_body("who?"), "cannot be used: 401: who?; check its endpoint", 1);
+    check(404, error_body("no such model"), "404: no such model", 1);
+    check(400, error_body("too long"), "refuses the text: 400: too long", 1);
+    check(429, error_body("busy"), "cannot answer now: 429: busy; try again later", 5);
+    check(503, error_body("loading"), "503: loading", 5);
     check(200, json!({ "choices": [] }), "its answer has no text", 1);
 }
 

@@ -109,16 +109,22 @@ fn failures_are_told_apart() {
         assert!(kind(&error) && error.to_string().contains(part), "{status}: {error}");
         assert_eq!(asked.load(Ordering::SeqCst), tries, "{status}");
     };
-    let told = |text: &str| json!({ "error": { "message": text } });
-    check(400, told("too long"), |error| matches!(error, Error::Fix { .. }), "400: too long", 1);
+    let error_body = |text: &str| json!({ "error": { "message": text } });
+    check(400, error_body("too long"), |error| matches!(error, Error::Fix { .. }), "400: too long", 1);
     check(
         401,
-        told("who?"),
+        error_body("who?"),
         |error| matches!(error, Error::GiveUp { .. }),
         "401: who?; check its endpoint",
         1,
     );
-    check(429, told("busy"), |error| matches!(error, Error::Retry { .. }), "429: busy; try again later", 5);
+    check(
+        429,
+        error_body("busy"),
+        |error| matches!(error, Error::Retry { .. }),
+        "429: busy; try again later",
+        5,
+    );
     check(200, json!({ "data": [] }), |error| matches!(error, Error::GiveUp { .. }), "lacks vectors", 1);
     let short = json!({ "data": [{ "index": 0, "embedding": [1] }] });
     check(

@@ -198,7 +198,7 @@ impl OwnerHarness {
     fn outcomes(&mut self) -> Vec<String> {
         let shown = |outcome: &Result<DurableWrite, RequestError>| match outcome {
             Ok(DurableWrite { changed: false, .. }) => "unchanged".to_owned(),
-            outcome => told(outcome),
+            outcome => described(outcome),
         };
         std::mem::take(&mut self.written).iter().map(shown).collect()
     }
@@ -224,7 +224,7 @@ impl OwnerHarness {
 }
 
 /// Outcome as one word; for a write to be finished elsewhere, with the version that it was decided from.
-fn told(outcome: &Result<DurableWrite, RequestError>) -> String {
+fn described(outcome: &Result<DurableWrite, RequestError>) -> String {
     match outcome {
         Ok(_) => "written".to_owned(),
         Err(RequestError::Moved { unfinished: None, .. }) => "moved".to_owned(),
@@ -269,7 +269,7 @@ fn what_was_decided_is_written_only_if_nobody_has_written_since() {
         owner.read(newest);
         let rows = owner.rows();
         match owner.written.first() {
-            Some(outcome) => assert_eq!(told(outcome), expected),
+            Some(outcome) => assert_eq!(described(outcome), expected),
             None => {
                 assert_eq!(expected, "sent");
                 assert_eq!(rows.iter().map(|(node, _)| *node).collect::<Vec<_>>(), [0, 1]);
@@ -296,7 +296,7 @@ fn a_new_owner_ends_what_still_holds() {
         owner.write(DocumentChange::Finish(UnfinishedRow { bucket: bucket(), content, base }));
         owner.read(newest);
         match owner.written.first() {
-            Some(outcome) => assert_eq!(told(outcome), expected),
+            Some(outcome) => assert_eq!(described(outcome), expected),
             None => assert_eq!((expected, owner.rows()), ("sent", vec![(0, 20), (1, 20)])),
         }
     }
@@ -317,14 +317,14 @@ fn who_stops_says_who_can_end_what_it_has_begun() {
     let mut owner = OwnerHarness::new(5);
     owner.write(DocumentChange::Put { id: id(), body: body() });
     owner.adopt(2, "muu");
-    assert_eq!(told(&owner.written[0]), format!("to be ended by Some({heir}) after None"));
+    assert_eq!(described(&owner.written[0]), format!("to be ended by Some({heir}) after None"));
 
     let mut owner = OwnerHarness::new(5);
     owner.modify();
     owner.read(5);
     owner.decide();
     owner.adopt(2, "muu");
-    assert_eq!(told(&owner.written[0]), format!("to be ended by Some({heir}) after Some(5)"));
+    assert_eq!(described(&owner.written[0]), format!("to be ended by Some({heir}) after Some(5)"));
 
     // Later operations, and operations that are being handed to another owner themselves, go to the new
     // owner.
@@ -335,8 +335,8 @@ fn who_stops_says_who_can_end_what_it_has_begun() {
         content,
         base: Some(Timestamp(9)),
     }));
-    assert_eq!(told(&owner.written[1]), "moved");
-    assert_eq!(told(&owner.written[2]), format!("to be ended by Some({heir}) after Some(9)"));
+    assert_eq!(described(&owner.written[1]), "moved");
+    assert_eq!(described(&owner.written[2]), format!("to be ended by Some({heir}) after Some(9)"));
 }
 
 #[test]
@@ -391,13 +391,13 @@ fn a_drop_reaches_no_row_that_was_in_flight_when_its_horizon_was_taken() {
     owner.drop_group(Some(until));
     assert_eq!(owner.rows(), [(0, until.until.0), (1, until.until.0)]);
     owner.apply();
-    assert_eq!(owner.written.iter().map(told).collect::<Vec<_>>(), ["written", "written", "written"]);
+    assert_eq!(owner.written.iter().map(described).collect::<Vec<_>>(), ["written", "written", "written"]);
 
     // A previous owner may have handed over a row of any time to be finished.
     let content = Arc::new(RowContent::Version(version(20)));
     owner.write(DocumentChange::Finish(UnfinishedRow { bucket: bucket(), content, base: None }));
     owner.drop_group(Some(until));
-    assert_eq!(owner.written.last().map(told).as_deref(), Some("moved"));
+    assert_eq!(owner.written.last().map(described).as_deref(), Some("moved"));
 
     // Another node may have owned the bucket in between.
     let mut owner = OwnerHarness::new(5);
@@ -405,7 +405,7 @@ fn a_drop_reaches_no_row_that_was_in_flight_when_its_horizon_was_taken() {
     owner.adopt(3, "uuu");
     owner.answer_reports(9);
     owner.drop_group(Some(until));
-    assert_eq!(owner.written.last().map(told).as_deref(), Some("moved"));
+    assert_eq!(owner.written.last().map(described).as_deref(), Some("moved"));
     assert_eq!(owner.rows(), []);
 }
 
@@ -426,7 +426,7 @@ fn a_replica_with_too_much_to_do_is_left_alone_for_a_while() {
     owner.answer(|_, request| {
         matches!(request, NodeRequest::Apply(_)).then_some(NodeResponse::Applied(Vec::new()))
     });
-    assert_eq!(owner.written.iter().map(told).collect::<Vec<_>>(), ["written"]);
+    assert_eq!(owner.written.iter().map(described).collect::<Vec<_>>(), ["written"]);
 }
 
 #[test]
@@ -547,7 +547,7 @@ fn a_group_that_is_being_examined_is_not_rewritten() {
     owner.write(DocumentChange::Put { id: other(), body: Arc::from(&b"body"[..]) });
     owner.rewrite(5, ALWAYS);
     owner.read(5);
-    assert_eq!(owner.horizon().err().map(|error| told(&Err(error))).as_deref(), Some("moved"));
+    assert_eq!(owner.horizon().err().map(|error| described(&Err(error))).as_deref(), Some("moved"));
 
     // A client that does not come back holds up nothing for long.
     let mut owner = OwnerHarness::new(5);

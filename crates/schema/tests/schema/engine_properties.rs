@@ -148,8 +148,11 @@ fn names_of_the_engine_are_known_in_any_case() {
         ("vespa.fieldweight.", ""),
         ("vespa.now.then", ""),
     ] {
-        let told = unknown_engine_property(name).expect(name);
-        assert!(told.starts_with("the engine has no such rank property") && told.contains(hint), "{told}");
+        let faults = unknown_engine_property(name).expect(name);
+        assert!(
+            faults.starts_with("the engine has no such rank property") && faults.contains(hint),
+            "{faults}"
+        );
     }
 }
 
@@ -179,8 +182,8 @@ fn a_property_that_its_feature_does_not_have_is_warned_of() {
         ("nativeRank.weight", "nativeRank has no property 'weight'"),
         ("elementwise(bm25(f),d,float).k2", "elementwise has no property 'k2'"),
     ] {
-        let told = warnings(property);
-        let [warning] = &told[..] else { panic!("{property}: {told:?}") };
+        let faults = warnings(property);
+        let [warning] = &faults[..] else { panic!("{property}: {faults:?}") };
         let expected = format!("rank-profile 'p': the rank property {property} has no effect: {reason}");
         assert!(warning.contains(&expected), "{warning}");
     }

@@ -101,8 +101,8 @@ fn without_the_element_fast_search_keeps_no_index() {
 
 #[track_caller]
 fn refused(files: &[(&str, &str)], expected: &[&str]) {
-    let told = read(files).expect_err("a refusal");
-    assert_eq!(told.lines().collect::<Vec<_>>(), expected, "{told}");
+    let faults = read(files).expect_err("a refusal");
+    assert_eq!(faults.lines().collect::<Vec<_>>(), expected, "{faults}");
 }
 
 #[test]
@@ -157,8 +157,8 @@ fn as_many_indexes_and_stored_fields_as_there_may_be_are_taken() {
     };
     let most = read(&[("services.xml", &service(1024))]).expect("as many as there may be");
     assert_eq!(indexes(&most).len(), 1024);
-    let told = read(&[("services.xml", &service(1025))]).expect_err("one more");
-    assert!(told.ends_with("more than 1024 indexes: an application can have no more"), "{told}");
+    let faults = read(&[("services.xml", &service(1025))]).expect_err("one more");
+    assert!(faults.ends_with("more than 1024 indexes: an application can have no more"), "{faults}");
 
     let field = |number| format!("field n{number} type int {{ indexing: attribute }}\n");
     let fields: String = (0..18).map(field).collect();
@@ -170,8 +170,8 @@ fn as_many_indexes_and_stored_fields_as_there_may_be_are_taken() {
     };
     let most = read(&[("services.xml", &storing(16)), ("schemas/note.sd", &schema)]);
     assert_eq!(indexes(&most.expect("as many as there may be"))[0].stored.len(), 16);
-    let told = read(&[("services.xml", &storing(17)), ("schemas/note.sd", &schema)]).expect_err("one more");
-    assert!(told.ends_with("an index has at most 16 stored fields, not 17"), "{told}");
+    let faults = read(&[("services.xml", &storing(17)), ("schemas/note.sd", &schema)]).expect_err("one more");
+    assert!(faults.ends_with("an index has at most 16 stored fields, not 17"), "{faults}");
 }
 
 #[test]

@@ -16,8 +16,8 @@ const SERVICES: &str = "<services>
 fn check(files: &[(&str, &str)], expected: &[&str]) {
     let mut all: BTreeMap<String, Vec<u8>> = BTreeMap::from([("services.xml".to_owned(), SERVICES.into())]);
     all.extend(files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())));
-    let told = Application::from_files(all).expect_err("a refusal").to_string();
-    assert_eq!(told.lines().collect::<Vec<_>>(), expected, "{told}");
+    let faults = Application::from_files(all).expect_err("a refusal").to_string();
+    assert_eq!(faults.lines().collect::<Vec<_>>(), expected, "{faults}");
 }
 
 /// A schema `x` with this text in its document, from line 3 on, and this text beside it, from the following
@@ -153,14 +153,14 @@ document-summary e inherits d {}";
     let profile = "rank-profile p { nosuch: 1 }";
     let inheriting = schema("", "rank-profile q inherits p {}");
     let services = SERVICES.replace("'x'", "'y'");
-    let told = |files: &[(&str, &str)], count: usize| {
+    let faults = |files: &[(&str, &str)], count: usize| {
         let all = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
-        let told = Application::from_files(all.collect()).expect_err("a refusal").to_string();
-        assert_eq!(told.lines().count(), count, "{told}");
+        let faults = Application::from_files(all.collect()).expect_err("a refusal").to_string();
+        assert_eq!(faults.lines().count(), count, "{faults}");
     };
-    told(&[("services.xml", SERVICES), ("schemas/x.sd", &inheriting), ("schemas/x/p.profile", profile)], 1);
+    faults(&[("services.xml", SERVICES), ("schemas/x.sd", &inheriting), ("schemas/x/p.profile", profile)], 1);
     // A schema, the schemas that inherit it, the cluster that contains it, and rank profiles beside it.
-    told(
+    faults(
         &[
             ("services.xml", &services),
             ("schemas/y.sd", "schema y {"),
@@ -169,7 +169,7 @@ document-summary e inherits d {}";
         ],
         1,
     );
-    told(
+    faults(
         &[
             ("services.xml", &services),
             ("schemas/y.sd", "schema y inherits z { document y inherits z {} }"),
@@ -248,13 +248,13 @@ fn twenty_mistakes_are_told() {
         )
     };
     let mut lines: Vec<String> = (0..20).map(line).collect();
-    let told = |lines: &[String], count| {
+    let faults = |lines: &[String], count| {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         check(&[("schemas/x.sd", &schema(&fields(count), ""))], &lines);
     };
-    told(&lines, 20);
+    faults(&lines, 20);
     lines.push("and 3 more".to_owned());
-    told(&lines, 23);
+    faults(&lines, 23);
 }
 
 #[test]
@@ -339,11 +339,12 @@ fn a_feature_that_selects_elements_is_one_of_a_profile() {
         let files = [("services.xml", SERVICES), ("schemas/x.sd", text.as_str())];
         let read = Application::from_files(files.map(|(path, text)| (path.to_owned(), text.into())).into());
         let application = read.unwrap_or_else(|error| panic!("{error}\n{text}"));
-        let told = application.warnings.into_iter().filter(|warning| warning.contains("select-elements-by"));
-        told.collect::<Vec<String>>()
+        let faults =
+            application.warnings.into_iter().filter(|warning| warning.contains("select-elements-by"));
+        faults.collect::<Vec<String>>()
     };
-    let told = warnings("summary-features: best_part");
-    let [one] = &told[..] else { panic!("one field: {told:?}") };
+    let faults = warnings("summary-features: best_part");
+    let [one] = &faults[..] else { panic!("one field: {faults:?}") };
     let expected = "select-elements-by: no rank profile has the summary feature 'best_parts' (did you mean 'best_part'?); all elements of 'a' are shown";
     assert!(one.starts_with("schemas/x.sd:3:") && one.ends_with(expected), "{one}");
     let right = "function best_parts() { expression: best_part }\nsummary-features: best_parts";

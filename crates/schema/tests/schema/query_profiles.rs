@@ -284,8 +284,8 @@ fn every_type_of_a_parameter_has_its_values() {
             format!("<query-profile-type id='kind'><field name='x' type='{kind}'/></query-profile-type>");
         let all = [declared.as_str(), profile];
         assert_eq!(values(&all, &format!("x={right}")), "y=1", "{kind}");
-        let told = values(&all, &format!("x={wrong}"));
-        assert!(wrong.is_empty() || told.starts_with("! parameter 'x': expected "), "{kind}: {told}");
+        let faults = values(&all, &format!("x={wrong}"));
+        assert!(wrong.is_empty() || faults.starts_with("! parameter 'x': expected "), "{kind}: {faults}");
     }
 }
 

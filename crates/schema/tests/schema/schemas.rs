@@ -438,10 +438,10 @@ fn rank_properties_are_defaults_of_query_features() {
         ("default", ""),
     ] {
         let inputs = schema.rank_profiles[profile].inputs.iter();
-        let told = inputs.map(|(name, input)| {
+        let faults = inputs.map(|(name, input)| {
             format!("{name}={}", input.default.as_ref().map_or("", |text| text.value.as_str()))
         });
-        assert_eq!(told.collect::<Vec<_>>().join(" "), expected, "{profile}");
+        assert_eq!(faults.collect::<Vec<_>>().join(" "), expected, "{profile}");
     }
 }
 

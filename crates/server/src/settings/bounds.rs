@@ -73,8 +73,8 @@ mod tests {
             ("group-concurrent-max = 0", "group-concurrent-max is not a number of requests above 0"),
             ("group-fed-bytes-max = 0", "group-fed-bytes-max is not a number of bytes a second above 0"),
         ] {
-            let told = refusal(file).unwrap_or_default();
-            assert!(told.contains(expected), "{file}: {told}");
+            let refused_with = refusal(file).unwrap_or_default();
+            assert!(refused_with.contains(expected), "{file}: {refused_with}");
         }
         // Each of them keeps some requests out, and lets others in.
         for file in [

@@ -91,7 +91,7 @@ impl TwoNodes {
     }
 
     /// Returns the exit status, and the output on both streams.
-    fn told(&self, arguments: &[&str]) -> (i32, String) {
+    fn printed(&self, arguments: &[&str]) -> (i32, String) {
         let output = self.millrace(arguments);
         let text = [output.stdout, output.stderr].concat();
         (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
@@ -152,41 +152,41 @@ async fn serve(listener: TcpListener, endpoints: Router, name: String, figures: 
 #[test]
 fn nodes_are_retired_emptied_and_removed() {
     let cluster = TwoNodes::start();
-    let (code, told) = cluster.told(&["node", "retire", "n1", "--reason", "its disk is old"]);
-    assert!(code == 0 && told.contains("n1: retired; when it is empty"), "{told}");
-    assert!(told.contains("stop it, and when it is down"), "{told}");
+    let (code, printed) = cluster.printed(&["node", "retire", "n1", "--reason", "its disk is old"]);
+    assert!(code == 0 && printed.contains("n1: retired; when it is empty"), "{printed}");
+    assert!(printed.contains("stop it, and when it is down"), "{printed}");
     cluster.wait_for("Up Retired ");
-    assert!(cluster.told(&["node", "retire", "n1"]).1.contains("n1 was retired already"));
+    assert!(cluster.printed(&["node", "retire", "n1"]).1.contains("n1 was retired already"));
     // The node has some data first, and then none.
     cluster.tell(|figures| figures.buckets = BucketStats { replicas: 3, ..BucketStats::default() });
-    let (code, told) = cluster.told(&["node", "remove", "n1"]);
-    assert!(code == 1 && told.contains("n1 stays as it is"), "{told}");
+    let (code, printed) = cluster.printed(&["node", "remove", "n1"]);
+    assert!(code == 1 && printed.contains("n1 stays as it is"), "{printed}");
     cluster.tell(|figures| figures.buckets = BucketStats::default());
-    let (code, told) = cluster.told(&["node", "remove", "n1"]);
-    assert!(code == 0 && told.contains("n1: removed"), "{told}");
+    let (code, printed) = cluster.printed(&["node", "remove", "n1"]);
+    assert!(code == 0 && printed.contains("n1: removed"), "{printed}");
     cluster.wait_for("Up ");
     // The node runs, and can be set to up again.
-    assert_eq!(cluster.told(&["node", "up", "n1"]).0, 0);
+    assert_eq!(cluster.printed(&["node", "up", "n1"]).0, 0);
     cluster.wait_for("Up Up ");
-    assert_eq!(cluster.told(&["node", "maintenance", "n1"]).0, 0);
+    assert_eq!(cluster.printed(&["node", "maintenance", "n1"]).0, 0);
     cluster.wait_for("Up Maintenance ");
-    let (code, told) = cluster.told(&["node", "down", "n0"]);
-    assert!(code == 1 && told.contains("not safe: n1 does not serve either"), "{told}");
-    let (code, told) = cluster.told(&["node", "up", "n7"]);
-    assert!(code == 1 && told.contains("no node 'n7'; the cluster has n0, n1"), "{told}");
+    let (code, printed) = cluster.printed(&["node", "down", "n0"]);
+    assert!(code == 1 && printed.contains("not safe: n1 does not serve either"), "{printed}");
+    let (code, printed) = cluster.printed(&["node", "up", "n7"]);
+    assert!(code == 1 && printed.contains("no node 'n7'; the cluster has n0, n1"), "{printed}");
 }
 
 #[test]
 fn a_wait_ends_when_nothing_is_left_to_do() {
     let cluster = TwoNodes::start();
-    assert_eq!(cluster.told(&["cluster", "wait", "--ideal", "--timeout", "60"]).0, 0);
+    assert_eq!(cluster.printed(&["cluster", "wait", "--ideal", "--timeout", "60"]).0, 0);
     cluster.tell(|figures| figures.ideal = IdealStateStats { distance: 7, ..IdealStateStats::default() });
-    assert_eq!(cluster.told(&["cluster", "wait", "--timeout", "60"]).0, 0);
-    let (code, told) = cluster.told(&["cluster", "wait", "--ideal", "--timeout", "0"]);
-    assert!(code == 1 && told.contains("n0 has 7 replicas to make, fill or delete"), "{told}");
+    assert_eq!(cluster.printed(&["cluster", "wait", "--timeout", "60"]).0, 0);
+    let (code, printed) = cluster.printed(&["cluster", "wait", "--ideal", "--timeout", "0"]);
+    assert!(code == 1 && printed.contains("n0 has 7 replicas to make, fill or delete"), "{printed}");
     cluster.tell(|figures| figures.version = ClusterVersion::NONE);
-    let (code, told) = cluster.told(&["cluster", "wait", "--timeout", "0"]);
-    assert!(code == 1 && told.contains("n0 does not go by state"), "{told}");
+    let (code, printed) = cluster.printed(&["cluster", "wait", "--timeout", "0"]);
+    assert!(code == 1 && printed.contains("n0 does not go by state"), "{printed}");
 }
 
 #[test]
@@ -194,31 +194,34 @@ fn a_wait_is_not_over_while_a_node_is_expected_back() {
     let cluster = TwoNodes::start();
     // Maintenance by an operator does not affect the other nodes, but nothing is in its ideal place
     // meanwhile.
-    assert_eq!(cluster.told(&["node", "maintenance", "n1"]).0, 0);
+    assert_eq!(cluster.printed(&["node", "maintenance", "n1"]).0, 0);
     cluster.wait_for("Up Maintenance ");
     cluster.tell(|_| {});
-    let (code, told) = cluster.told(&["cluster", "wait", "--timeout", "60"]);
-    assert!(code == 0 && told.contains("n1 is not there (maintenance)"), "{told}");
-    let (code, told) = cluster.told(&["cluster", "wait", "--ideal", "--timeout", "0"]);
-    assert!(code == 1 && told.contains("n1 is under maintenance"), "{told}");
-    assert_eq!(cluster.told(&["node", "up", "n1"]).0, 0);
+    let (code, printed) = cluster.printed(&["cluster", "wait", "--timeout", "60"]);
+    assert!(code == 0 && printed.contains("n1 is not there (maintenance)"), "{printed}");
+    let (code, printed) = cluster.printed(&["cluster", "wait", "--ideal", "--timeout", "0"]);
+    assert!(code == 1 && printed.contains("n1 is under maintenance"), "{printed}");
+    assert_eq!(cluster.printed(&["node", "up", "n1"]).0, 0);
     cluster.wait_for("Up Up ");
     // A node that leaves by itself is waited for.
     cluster.runtime.block_on(cluster.members[1].stopping());
     cluster.wait_for("Up Maintenance ");
     cluster.tell(|_| {});
-    let (code, told) = cluster.told(&["cluster", "wait", "--timeout", "0"]);
-    assert!(code == 1 && told.contains("n1 is away, and expected back"), "{told}");
+    let (code, printed) = cluster.printed(&["cluster", "wait", "--timeout", "0"]);
+    assert!(code == 1 && printed.contains("n1 is away, and expected back"), "{printed}");
 }
 
 #[test]
 fn what_is_wrong_with_how_a_node_was_started_is_told() {
     let cluster = TwoNodes::start();
     cluster.tell(|figures| figures.warnings = vec!["it listens everywhere".to_owned()]);
-    assert!(cluster.told(&["cluster", "show"]).1.contains("n1: warning: it listens everywhere"));
+    assert!(cluster.printed(&["cluster", "show"]).1.contains("n1: warning: it listens everywhere"));
     cluster.tell(|figures| figures.name = "n0".to_owned());
-    let (_, told) = cluster.told(&["cluster", "show"]);
-    assert!(told.contains("where it says that it is, there is 'n0'; start it with --advertise"), "{told}");
+    let (_, printed) = cluster.printed(&["cluster", "show"]);
+    assert!(
+        printed.contains("where it says that it is, there is 'n0'; start it with --advertise"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -245,18 +248,18 @@ fn transfers_are_told_with_their_rates() {
         }];
     });
     // This one stands in for a whole node.
-    let (_, told) = cluster.told(&["cluster", "show"]);
+    let (_, printed) = cluster.printed(&["cluster", "show"]);
     for line in [
         "n0 → n1: whole replicas of 12 buckets, 1.00 MiB of 5.00 MiB at 2.00 MiB/s, 2 s left",
         "n1 moves 1.00 MiB/s, 25 % of the 4.00 MiB/s that it may now",
         "n1: BucketId(0x2800000000000007): 1 of 2 replicas; new on 1 (delayed; node 1: the disk is full)",
         "n1: and 4 more operations",
     ] {
-        assert!(told.contains(line), "{line}: {told}");
+        assert!(printed.contains(line), "{line}: {printed}");
     }
-    assert!(told.contains("cluster      up; state ") && told.contains("leads"), "{told}");
+    assert!(printed.contains("cluster      up; state ") && printed.contains("leads"), "{printed}");
     // A node without transfers is not listed with a rate.
     cluster.tell(|figures| figures.pace.bytes_per_second = 0);
-    let (_, told) = cluster.told(&["cluster", "show"]);
-    assert!(!told.contains("that it may now"), "{told}");
+    let (_, printed) = cluster.printed(&["cluster", "show"]);
+    assert!(!printed.contains("that it may now"), "{printed}");
 }

@@ -72,13 +72,13 @@ fn a_feed_names_what_failed_and_goes_on() {
     let path = directory.path().join("feed.json").display().to_string();
     let fed = server.millrace(&["feed", "--quiet", &path]);
     assert_eq!(fed.status.code(), Some(1));
-    let told = stdout(&fed);
+    let printed = stdout(&fed);
     assert!(
-        told.contains("feed.json:1:47: id:n:note::2: field 'stars'")
-            && !told.contains("(line")
-            && told.contains("stars")
-            && told.contains("1 done, 1 failed"),
-        "{told}"
+        printed.contains("feed.json:1:47: id:n:note::2: field 'stars'")
+            && !printed.contains("(line")
+            && printed.contains("stars")
+            && printed.contains("1 done, 1 failed"),
+        "{printed}"
     );
 }
 
@@ -96,13 +96,16 @@ fn what_is_no_operation_is_told_by_its_line() {
         stdout(&fed).replace(&path, "FEED")
     };
     for bad in ["foo", "[1]", "{\"put\":\"id:n:note:g=ann:9"] {
-        let told = feed(&format!("{}\n{bad}\n{}\n{}\n", put(1), put(2), put(3)));
-        assert!(told.starts_with("failed: FEED:2:1: ") && told.contains("3 done, 1 failed"), "{told}");
-        assert!(!told.contains("not read"), "{told}");
+        let printed = feed(&format!("{}\n{bad}\n{}\n{}\n", put(1), put(2), put(3)));
+        assert!(
+            printed.starts_with("failed: FEED:2:1: ") && printed.contains("3 done, 1 failed"),
+            "{printed}"
+        );
+        assert!(!printed.contains("not read"), "{printed}");
     }
-    let told = feed(&format!("[{},\nfoo,\n{}]", put(4), put(5)));
-    assert!(told.starts_with("failed: FEED:2:1: ") && told.contains("1 done, 1 failed"), "{told}");
-    assert!(told.contains("FEED was not read from line 2 on"), "{told}");
+    let printed = feed(&format!("[{},\nfoo,\n{}]", put(4), put(5)));
+    assert!(printed.starts_with("failed: FEED:2:1: ") && printed.contains("1 done, 1 failed"), "{printed}");
+    assert!(printed.contains("FEED was not read from line 2 on"), "{printed}");
     let visited = server.millrace(&["visit", "--fields", "[id]"]);
     assert_eq!(stdout(&visited).lines().count(), 4, "{visited:?}");
 }
@@ -118,10 +121,10 @@ fn a_file_that_is_not_a_feed_is_refused_before_anything_is_stored() {
     for files in [vec![path("bad.csv")], vec![path("good.jsonl"), path("bad.csv")]] {
         let arguments: Vec<&str> =
             ["feed", "--quiet"].into_iter().chain(files.iter().map(String::as_str)).collect();
-        let told = refusal(&server, &arguments);
+        let printed = refusal(&server, &arguments);
         assert!(
-            told.contains("bad.csv, line 1, column 1: ") && told.contains("Nothing of it was stored"),
-            "{told}"
+            printed.contains("bad.csv, line 1, column 1: ") && printed.contains("Nothing of it was stored"),
+            "{printed}"
         );
     }
     let visited = server.millrace(&["visit", "--fields", "[id]"]);
@@ -194,14 +197,14 @@ fn commands_are_listed_by_topic() {
     let output =
         Command::new(MILLRACE).env("MILLRACE_URL", "http://search:8080").output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let told = stdout(&output);
+    let printed = stdout(&output);
     let places =
         ["Start", "serve ", "Documents", "feed ", "Search", "query ", "Groups", "Operations", "doctor "];
     let found: Vec<Option<usize>> = places
         .iter()
-        .map(|place| told.find(&format!("\n{place}")).or_else(|| told.find(&format!("\n  {place}"))))
+        .map(|place| printed.find(&format!("\n{place}")).or_else(|| printed.find(&format!("\n  {place}"))))
         .collect();
-    assert!(found.iter().all(Option::is_some) && found.is_sorted(), "{found:?} in {told}");
+    assert!(found.iter().all(Option::is_some) && found.is_sorted(), "{found:?} in {printed}");
 }
 
 /// Error message of a command, which must fail.
@@ -298,8 +301,8 @@ fn a_feed_may_be_compressed() {
     }
     std::fs::write(&path, &frame[..frame.len() - 1]).expect("a file");
     let fed = server.millrace(&["feed", &path.display().to_string()]);
-    let told = format!("{}{}", stdout(&fed), String::from_utf8_lossy(&fed.stderr));
-    assert!(!fed.status.success() && told.contains("it is not a whole zstd stream: "), "{told}");
+    let printed = format!("{}{}", stdout(&fed), String::from_utf8_lossy(&fed.stderr));
+    assert!(!fed.status.success() && printed.contains("it is not a whole zstd stream: "), "{printed}");
 }
 
 #[test]
@@ -309,9 +312,9 @@ fn what_fails_for_one_reason_is_told_a_few_times() {
     let line = |number| format!("{{\"put\":\"id:n:nope::{number}\",\"fields\":{{}}}}\n");
     write_files(directory.path(), &[("feed.jsonl", &(0..300).map(line).collect::<String>())]);
     let fed = server.millrace(&["feed", &directory.path().join("feed.jsonl").display().to_string()]);
-    let told = stdout(&fed);
-    assert_eq!(told.matches("Document type nope does not exist").count(), 3, "{told}");
-    assert!(told.contains("… and 297 more") && told.contains("0 done, 300 failed"), "{told}");
+    let printed = stdout(&fed);
+    assert_eq!(printed.matches("Document type nope does not exist").count(), 3, "{printed}");
+    assert!(printed.contains("… and 297 more") && printed.contains("0 done, 300 failed"), "{printed}");
 }
 
 #[test]
@@ -325,8 +328,11 @@ fn what_a_selection_does_not_take_is_told() {
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         stdout(&output)
     };
-    let told = run(&["put", "id:n:note:g=ann:1", r#"{"fields":{"stars":5}}"#]);
-    assert!(told.starts_with("ignored: id:n:note:g=ann:1: the selection of its document type"), "{told}");
+    let printed = run(&["put", "id:n:note:g=ann:1", r#"{"fields":{"stars":5}}"#]);
+    assert!(
+        printed.starts_with("ignored: id:n:note:g=ann:1: the selection of its document type"),
+        "{printed}"
+    );
     assert!(run(&["put", "id:n:note:g=ann:2", r#"{"fields":{"stars":4}}"#]).starts_with("done: "));
     let directory = tempfile::tempdir().expect("a temporary directory");
     let line =
@@ -334,8 +340,11 @@ fn what_a_selection_does_not_take_is_told() {
     let lines: String = (3..8).map(|stars| format!("{}\n", line(stars))).collect();
     write_files(directory.path(), &[("feed.jsonl", &lines)]);
     let feed = directory.path().join("feed.jsonl").display().to_string();
-    let told = run(&["feed", &feed]);
-    assert!(told.contains("2 done, 0 failed, 3 ignored,") && told.contains(": the selection"), "{told}");
+    let printed = run(&["feed", &feed]);
+    assert!(
+        printed.contains("2 done, 0 failed, 3 ignored,") && printed.contains(": the selection"),
+        "{printed}"
+    );
     let report: Value = serde_json::from_str(&run(&["--format", "json", "feed", &feed])).expect("JSON");
     assert_eq!((&report["done"], &report["ignored"]), (&json!(2), &json!(3)), "{report}");
 }
@@ -353,8 +362,8 @@ fn a_feed_waits_for_its_node() {
         .spawn()
         .expect("the binary runs");
     let mut note = String::new();
-    let mut told = BufReader::new(feed.stderr.take().expect("it is piped"));
-    told.read_line(&mut note).expect("it is told");
+    let mut printed = BufReader::new(feed.stderr.take().expect("it is piped"));
+    printed.read_line(&mut note).expect("it is told");
     assert!(note.starts_with("note: cannot reach") && note.contains("trying for 60 seconds"), "{note}");
     server.start_again();
     let fed = feed.wait_with_output().expect("it ends");
@@ -381,10 +390,10 @@ fn documents_without_a_group_are_told_of() {
     write_files(directory.path(), &[("feed.jsonl", &lines.join("\n"))]);
     let fed = server.millrace(&["feed", &directory.path().join("feed.jsonl").display().to_string()]);
     assert!(fed.status.success(), "{fed:?}");
-    let told = stdout(&fed);
+    let printed = stdout(&fed);
     assert!(
-        told.contains("note: 2 of them have no group") && told.contains("streaming.selection=true"),
-        "{told}"
+        printed.contains("note: 2 of them have no group") && printed.contains("streaming.selection=true"),
+        "{printed}"
     );
     let over_all = ["query", "select * from note where true", "streaming.selection=true", "timeout=60s"];
     assert!(stdout(&server.millrace(&over_all)).contains("3 documents match"));
@@ -478,8 +487,8 @@ fn a_healthy_data_directory() {
     server.terminate();
     let checked = server.millrace(&["doctor", &server.data_dir().display().to_string()]);
     assert!(checked.status.success(), "{checked:?}");
-    let told = stdout(&checked);
-    assert!(told.contains("all is well") && told.contains("1 document: 1 note"), "{told}");
+    let printed = stdout(&checked);
+    assert!(printed.contains("all is well") && printed.contains("1 document: 1 note"), "{printed}");
 }
 
 /// Replaced and removed documents are not counted, sealed or not.
@@ -491,15 +500,15 @@ fn documents_are_counted_exactly() {
         server.put(&path(name), &format!("{{\"stars\":{stars}}}"));
     }
     assert!(server.millrace(&["remove", "id:n:note:g=ann:3"]).status.success());
-    let told = stdout(&server.millrace(&["status"]));
-    assert!(told.contains("documents    2 documents: 2 note"), "{told}");
+    let printed = stdout(&server.millrace(&["status"]));
+    assert!(printed.contains("documents    2 documents: 2 note"), "{printed}");
     let yql = "select stars from note where stars == 3";
     let found = stdout(&server.millrace(&["query", yql, "streaming.groupname=ann", "timeout=60s"]));
     assert!(found.contains("1. id:n:note:g=ann:2  ("), "the id is one that get takes: {found}");
     server.terminate();
     let data_dir = server.data_dir().display().to_string();
-    let told = stdout(&server.millrace(&["doctor", &data_dir]));
-    assert!(told.contains("2 documents: 2 note"), "{told}");
+    let printed = stdout(&server.millrace(&["doctor", &data_dir]));
+    assert!(printed.contains("2 documents: 2 note"), "{printed}");
 }
 
 /// A slip in a name would change what is found without a trace.
@@ -527,8 +536,8 @@ fn parameters_that_nothing_reads_are_refused() {
     }
     for (unknown, hint) in [("hit=3", "(did you mean 'hits'?)"), ("subjct=x", "(did you mean 'subject'?)")] {
         let answer = query(unknown);
-        let told = String::from_utf8_lossy(&answer.stderr).into_owned();
-        assert!(!answer.status.success() && told.contains(hint), "{unknown}: {told}");
+        let printed = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert!(!answer.status.success() && printed.contains(hint), "{unknown}: {printed}");
     }
 }
 
@@ -565,14 +574,14 @@ fn answers_of_two_servers_are_compared() {
     assert!(same.status.success(), "{same:?}");
     let differ = compare(&other.url());
     assert!(!differ.status.success());
-    let told: Value = serde_json::from_slice(&differ.stdout).expect("JSON");
-    assert_eq!(told["queries"], json!(3), "{told}");
-    assert_eq!(told["different"][0]["counts"], json!([0, 1]), "{told}");
+    let printed: Value = serde_json::from_slice(&differ.stdout).expect("JSON");
+    assert_eq!(printed["queries"], json!(3), "{printed}");
+    assert_eq!(printed["different"][0]["counts"], json!([0, 1]), "{printed}");
     assert_eq!(
-        told["different"][1]["order"],
+        printed["different"][1]["order"],
         json!({ "at": 1, "here": "id:n:note:g=ann:a", "there": "id:n:note:g=ann:b" })
     );
-    assert_eq!(told["different"].as_array().map(Vec::len), Some(2));
+    assert_eq!(printed["different"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]

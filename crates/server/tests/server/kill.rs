@@ -99,7 +99,7 @@ fn check_killed_streams(server: &mut TestServer, parameters: &str) {
                 }
             }
         });
-        let (sender, told) = std::sync::mpsc::channel();
+        let (sender, progress) = std::sync::mpsc::channel();
         let reader = std::thread::spawn(move || {
             for line in answer.lines().map_while(Result::ok) {
                 let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
@@ -109,12 +109,12 @@ fn check_killed_streams(server: &mut TestServer, parameters: &str) {
                 assert!(line.get("status").is_none(), "{line}");
             }
         });
-        let first = told.recv_timeout(Duration::from_secs(60)).expect("the stream makes progress");
+        let first = progress.recv_timeout(Duration::from_secs(60)).expect("the stream makes progress");
         std::thread::sleep(Duration::from_millis(50 + round * 61));
         server.kill();
         writer.join().expect("the writer ends");
         reader.join().expect("the reader ends");
-        let through = told.try_iter().last().unwrap_or(first);
+        let through = progress.try_iter().last().unwrap_or(first);
         server.start_again();
         let path = format!("/document/v1/n/note/group/r{round}?wantedDocumentCount=1024&fieldSet=[id]");
         let (mut count, mut continuation) = (0, String::new());

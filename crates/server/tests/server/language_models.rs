@@ -277,9 +277,9 @@ fn errors_beside_the_hits_are_beside_the_answer() {
     assert_eq!(answer["root"]["children"][0]["children"][1]["fields"]["token"], " late.");
     asked.push(("format", "sse"));
     let (status, events) = text(&server, &asked);
-    let (tokens, told) = events.split_once("event: error\ndata: ").expect(&events);
+    let (tokens, last_event) = events.split_once("event: error\ndata: ").expect(&events);
     assert!(status == 200 && tokens.ends_with("{\"token\":\" late.\"}\n\n"), "{events}");
-    assert!(told.contains("\"error\":3") && told.contains("'starz'"), "{events}");
+    assert!(last_event.contains("\"error\":3") && last_event.contains("'starz'"), "{events}");
 }
 
 #[test]
@@ -314,8 +314,11 @@ fn the_command_line_shows_what_a_model_says() {
     };
     let (events, _) = failed(&["searchChain=rag", "format=sse", "prompt=poison"]);
     assert!(events.starts_with("event: error\ndata: {"), "{events}");
-    let (_, told) = failed(&["format=sse"]);
-    assert!(told.contains("sse is for answers of language models") && !told.contains("data:"), "{told}");
+    let (_, last_event) = failed(&["format=sse"]);
+    assert!(
+        last_event.contains("sse is for answers of language models") && !last_event.contains("data:"),
+        "{last_event}"
+    );
 }
 
 #[test]
@@ -366,10 +369,10 @@ fn what_an_answer_shows_counts_as_answer() {
 fn what_goes_wrong_is_told() {
     let (server, _service) = started();
     let (status, answer) = text(&server, &with(&[("format", "sse"), ("prompt", "poison")]));
-    let told = answer.strip_prefix("event: error\ndata: ").expect(&answer);
-    let told: Value = serde_json::from_str(told).expect("JSON");
-    assert_eq!((status, &told["source"], &told["error"]), (200, &json!("far"), &json!(401)));
-    assert!(told["message"].as_str().expect("a message").contains("401: not this"), "{told}");
+    let last_event = answer.strip_prefix("event: error\ndata: ").expect(&answer);
+    let last_event: Value = serde_json::from_str(last_event).expect("JSON");
+    assert_eq!((status, &last_event["source"], &last_event["error"]), (200, &json!("far"), &json!(401)));
+    assert!(last_event["message"].as_str().expect("a message").contains("401: not this"), "{last_event}");
     let refused = |parameters: &[(&str, &str)], expected_status: u16, part: &str| {
         let (status, answer) = server.query(parameters);
         let message = answer["root"]["errors"][0]["message"].as_str().unwrap_or_default();

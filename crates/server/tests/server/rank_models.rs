@@ -99,7 +99,7 @@ fn rank(server: &TestServer, profile: &str, parameters: &[(&str, &str)]) -> (Vec
     (hits.iter().map(hit).collect(), features)
 }
 
-fn told(hits: &[(String, f64)]) -> Vec<(&str, f64)> {
+fn borrowed(hits: &[(String, f64)]) -> Vec<(&str, f64)> {
     hits.iter().map(|(title, score)| (title.as_str(), *score)).collect()
 }
 
@@ -107,9 +107,9 @@ fn told(hits: &[(String, f64)]) -> Vec<(&str, f64)> {
 fn a_model_ranks_in_the_first_and_the_second_phase() {
     let server = server();
     let (hits, _) = rank(&server, "first", &[]);
-    assert_eq!(told(&hits), [("blue letter", 103.0), ("the slow ferry", 11.0), ("red invoice", 2.0)]);
+    assert_eq!(borrowed(&hits), [("blue letter", 103.0), ("the slow ferry", 11.0), ("red invoice", 2.0)]);
     let (hits, features) = rank(&server, "second", &[]);
-    assert_eq!(told(&hits), [("blue letter", 103.0), ("red invoice", 2.0), ("the slow ferry", 1.0)]);
+    assert_eq!(borrowed(&hits), [("blue letter", 103.0), ("red invoice", 2.0), ("the slow ferry", 1.0)]);
     assert_eq!(features["onnx(linear).twice_0"]["values"], json!([[206.0]]), "{features}");
 }
 
@@ -127,7 +127,7 @@ fn a_cross_encoder_ranks_by_the_tokens_of_query_and_document() {
     let (again, _) = ask("a ferry");
     assert_eq!(ferry, again);
     let (other, _) = ask("red");
-    assert_ne!(told(&ferry), told(&other));
+    assert_ne!(borrowed(&ferry), borrowed(&other));
 }
 
 #[test]

@@ -64,11 +64,11 @@ fn from_the_deployment_to_the_end() {
         "{message}"
     );
     assert_eq!(status(&server), json!({ "pending": { "note": 2 }, "ready": {} }));
-    let told = |expected: &str| {
-        let told = String::from_utf8_lossy(&server.millrace(&["status"]).stdout).into_owned();
-        assert!(told.contains(expected), "{expected}: {told}");
+    let printed = |expected: &str| {
+        let printed = String::from_utf8_lossy(&server.millrace(&["status"]).stdout).into_owned();
+        assert!(printed.contains(expected), "{expected}: {printed}");
     };
-    told("reindexing: note needs it since generation 2");
+    printed("reindexing: note needs it since generation 2");
     assert_eq!(computed_count(&server), json!(0));
 
     let expected = "Reindexing document types [note] in 'notes' of application default.default";
@@ -78,13 +78,13 @@ fn from_the_deployment_to_the_end() {
     );
     let marked = status(&server);
     assert_eq!((&marked["pending"], &marked["ready"]["note"]["state"]), (&json!({}), &json!("pending")));
-    told("reindexing: note begins with the next deployment");
+    printed("reindexing: note begins with the next deployment");
     assert_eq!(computed_count(&server), json!(0), "the next deployment begins it");
 
     let answer = deploy(&server, &with_shout());
     assert_eq!(answer["configChangeActions"]["reindex"], json!([]));
     poll("it ends", || status(&server)["ready"]["note"]["state"] == "successful");
-    told("nothing is to be reindexed");
+    printed("nothing is to be reindexed");
     assert_eq!(computed_count(&server), json!(300));
     let ended = status(&server)["ready"]["note"].clone();
     assert!(ended["readyMillis"].as_u64() <= ended["startedMillis"].as_u64(), "{ended}");

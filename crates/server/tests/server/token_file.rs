@@ -83,8 +83,8 @@ fn what_a_command_refuses_changes_nothing() {
         (&missing, vec!["revoke", "abcdefghijkl"], "No such file"),
     ] {
         let output = ended(start(data_dir, &arguments));
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && told.contains(expected), "{arguments:?}: {told}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && printed.contains(expected), "{arguments:?}: {printed}");
     }
     assert!(!missing.exists());
     let listed = text(&ended(start(data_dir, &["list"])));
@@ -95,15 +95,15 @@ fn what_a_command_refuses_changes_nothing() {
 #[test]
 fn the_first_key_of_a_file_is_told_with_its_effect() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let told = |name: &str| {
+    let printed = |name: &str| {
         let output = ended(start(directory.path(), &["create", name, "--read", "--deploy"]));
         text(&output);
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let file = directory.path().join("access.toml").display().to_string();
-    let first = told("first");
+    let first = printed("first");
     assert!(first.contains(&file) && first.contains("refuses requests without a credential"), "{first}");
-    let second = told("second");
+    let second = printed("second");
     assert!(!second.contains("first key"), "{second}");
 }
 

@@ -32,8 +32,8 @@ fn fill(store: &Store) {
         let written = |(at, id): (usize, String)| version(&id, NOW - 400 + round, at % 9 != 0).0;
         apply(store, mails.chain(notes).enumerate().map(written).collect());
         store.seal().expect("sealed");
-        let (told, there) = (store.status().documents, found(store));
-        assert!(told >= there && told <= there + 300 * (round + 1), "{told} of {there}");
+        let (counted, there) = (store.status().documents, found(store));
+        assert!(counted >= there && counted <= there + 300 * (round + 1), "{counted} of {there}");
     }
 }
 

@@ -305,7 +305,9 @@ impl FeedCommitter {
     /// The node of another stream tries again by itself what has not been executed.
     fn reason_to_stop(&self, outcome: &StreamOutcome) -> Option<FeedBreak> {
         match outcome {
-            StreamOutcome::Failed(failed) if failed.is_passing() && self.call.hop == ForwardKind::Client => {
+            StreamOutcome::Failed(failed)
+                if failed.is_passing() && self.call.stage == ForwardKind::Client =>
+            {
                 let FailedOperation { number, id, status, message, .. } = failed;
                 let message = format!("operation {number} ({}): {message}", self.answer.shown_id(id));
                 Some(FeedBreak { status: *status, message })
@@ -473,7 +475,7 @@ async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<Wa
                 });
                 wave.finished.push(StreamOutcome::Ok);
             }
-            (Err(error), Some(again)) if is_not_executed(&error) && call.hop == ForwardKind::Client => {
+            (Err(error), Some(again)) if is_not_executed(&error) && call.stage == ForwardKind::Client => {
                 match again.single() {
                     Ok(single) => wave.again.push(ForwardedOperation { number, position, single }),
                     Err(error) => {

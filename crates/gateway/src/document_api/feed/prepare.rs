@@ -139,7 +139,7 @@ pub(super) async fn run(
 async fn pace(call: &DocumentCall, piece: &FeedPiece) {
     let caller = call.caller.as_deref().expect("a feed begins with its caller");
     let limits = call.node.quotas().fed();
-    if call.hop != ForwardKind::Client || !limits.limits(caller) {
+    if call.stage != ForwardKind::Client || !limits.limits(caller) {
         return;
     }
     let mut bytes_of_groups: HashMap<Option<&DocumentGroup>, usize> = HashMap::new();
@@ -250,7 +250,7 @@ fn destination(call: &DocumentCall, kind: &CompiledDocumentType, id: &DocumentId
     match owner {
         Ok(NodeAddress::Local) => StepDestination::Local,
         // Nodes that disagree about an owner must not send an operation to and fro.
-        _ if call.hop != ForwardKind::Client => StepDestination::Moved,
+        _ if call.stage != ForwardKind::Client => StepDestination::Moved,
         Ok(NodeAddress::Remote(remote)) => StepDestination::Remote(remote),
         Err(_) => StepDestination::Single,
     }

@@ -146,8 +146,8 @@ async fn ask(
     let target = format!("/feed/v1?{}", parameters_of(call));
     let request = ForwardedRequest { method: Method::POST, target, headers, body, room: None };
     let exchange = async {
-        let hop = ForwardKind::Owner(me, None);
-        let response = match call.node.forwarder().send(remote, request, &hop).await {
+        let stage = ForwardKind::Owner(me, None);
+        let response = match call.node.forwarder().send(remote, request, &stage).await {
             Ok(response) => response,
             Err(Error::Unreachable { sent: false, .. }) => return Err(RelayFailure::NotTaken),
             Err(error) => return Err(RelayFailure::Unknown(error.of_change())),

@@ -109,12 +109,12 @@ impl StreamSlot {
     /// [`Error::TooManyStreams`]: all are taken, or a client has as many, or as much memory, as it would
     /// leave to others.
     pub(crate) fn take(
-        hop: &ForwardKind,
+        stage: &ForwardKind,
         writer: WriterId,
         wanted: StreamUse,
         bodies_bytes_max: usize,
     ) -> Result<Self, Error> {
-        let is_client = matches!(hop, ForwardKind::Client);
+        let is_client = matches!(stage, ForwardKind::Client);
         let (streams, part) = if is_client { (&CLIENTS, STREAMS_PART) } else { (&NODES, NODE_STREAMS_PART) };
         let bytes = bodies_bytes_max / part;
         let limit = StreamUse { streams: STREAMS_MAX, threads: THREADS_MAX, bytes };

@@ -76,7 +76,7 @@ impl PageSource {
         }
         let group = pass.group().and_then(|group| Some((group.clone(), group.location_bits()?)));
         match (&call.of_group, group) {
-            (Some(request), Some((group, bits))) if streams && call.hop.part().is_none() => {
+            (Some(request), Some((group, bits))) if streams && call.stage.part().is_none() => {
                 PageSource::Group(GroupSource {
                     request: request.clone(),
                     group,
@@ -207,8 +207,8 @@ impl VisitPages {
                 }
             }
             let subject = RouteSubject { location: *location, group: Some(group), part: None };
-            let (access, hop) = (AccessKind::Read, ForwardKind::Client);
-            match forwarding::forward_request(&self.node, subject, access, &hop, &asked, self.deadline)
+            let (access, stage) = (AccessKind::Read, ForwardKind::Client);
+            match forwarding::forward_request(&self.node, subject, access, &stage, &asked, self.deadline)
                 .await?
             {
                 RoutingOutcome::Local(fence) => *known.lock() = Some(fence),

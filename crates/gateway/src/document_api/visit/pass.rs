@@ -71,8 +71,8 @@ impl VisitPass {
         let is_global = is_global(call)?;
         let selection = permitted_selection(call, &deployment)?;
         let group = documents.group.clone();
-        let slice = sliced::slice(&call.parameters, &call.hop)?;
-        let is_part = call.hop.part().is_some();
+        let slice = sliced::slice(&call.parameters, &call.stage)?;
+        let is_part = call.stage.part().is_some();
         let continuation = parameters.get("continuation").filter(|text| !text.is_empty());
         let continuation = match continuation {
             Some(text) if !is_part => Some(sliced::position(text, slice)?.to_owned()),
@@ -361,7 +361,7 @@ fn visited_scope(
         (None, Some(groups)) => ViewScope::Groups(groups.into_iter().collect()),
         (None, None) => ViewScope::All,
     };
-    within(call.hop.part(), scope)
+    within(call.stage.part(), scope)
 }
 
 /// Permits a caller to select documents. Those of other groups would be passed over in silence.

@@ -17,8 +17,8 @@ const SLICES: &str = "slices";
 const ID_SLICES: &str = "idSlices";
 
 /// Parses the slice of a request: `slices` and `sliceId`.
-pub(super) fn slice(parameters: &RequestParameters, hop: &ForwardKind) -> Result<VisitSlice, Error> {
-    let name = match hop {
+pub(super) fn slice(parameters: &RequestParameters, stage: &ForwardKind) -> Result<VisitSlice, Error> {
+    let name = match stage {
         ForwardKind::Client => SLICES,
         _ if parameters.get(SLICES).is_some() => {
             return Err(Error::parameter(

@@ -19,7 +19,7 @@ pub(super) async fn await_quotas(
     origins: &[WaveWrite],
     relayed: &BTreeMap<RemoteNode, Vec<ForwardedOperation>>,
 ) {
-    if call.hop != ForwardKind::Client {
+    if call.stage != ForwardKind::Client {
         // The node that the client sent them to has counted them.
         return;
     }
@@ -52,7 +52,7 @@ pub(super) async fn await_rewrites(call: &DocumentCall, origins: &[WaveWrite]) {
             limits.wait_for_rewrite(caller, group).await;
         }
     };
-    if call.hop == ForwardKind::Client {
+    if call.stage == ForwardKind::Client {
         wait.await;
     } else {
         // What exceeds the limit is paid back before the next ones.
