@@ -13,6 +13,26 @@ use super::{DocumentCall, ForwardedOperation, WaveWrite};
 /// Pause before the quota of a group is asked again.
 const QUOTA_PAUSE: Duration = Duration::from_millis(50);
 
+/// Time between two looks at the credential of a stream that waits.
+const CREDENTIAL_PAUSE: Duration = Duration::from_millis(500);
+
+/// Waits for something, or until the credential of the stream is not valid any more.
+pub(super) async fn while_valid(call: &DocumentCall, awaited: impl Future<Output = ()>) {
+    let is_invalid = async {
+        loop {
+            tokio::time::sleep(CREDENTIAL_PAUSE).await;
+            if call.check_credential().is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = awaited => {}
+        () = is_invalid => {}
+    }
+}
+
 /// Waits until the quotas of the groups of a wave admit its operations.
 pub(super) async fn await_quotas(
     call: &DocumentCall,
@@ -39,14 +59,23 @@ async fn await_quota(call: &DocumentCall, group: &DocumentGroup) {
 
 /// Waits until the caller and the groups of updates have paid back what those before them have written again.
 /// A stream of another node goes on in time for its answer.
-pub(super) async fn await_rewrites(call: &DocumentCall, origins: &[WaveWrite]) {
+pub(super) async fn await_rewrites(
+    call: &DocumentCall,
+    origins: &[WaveWrite],
+    forwarded: &[ForwardedOperation],
+) {
     let caller = call.caller.as_deref().expect("a feed begins with its caller");
     let limits = call.node.quotas().fed();
     if !limits.limits(caller) {
         return;
     }
-    let updates = origins.iter().filter(|origin| origin.kind == OperationKind::Update);
-    let groups: BTreeSet<&DocumentGroup> = updates.map(|origin| origin.id.group()).collect();
+    let together = origins.iter().map(|origin| (origin.kind, origin.id.group()));
+    let single = forwarded.iter().map(|ForwardedOperation { single, .. }| {
+        let kind = single.operation.kind;
+        (kind, single.id().group())
+    });
+    let updates = together.chain(single).filter(|(kind, _)| *kind == OperationKind::Update);
+    let groups: BTreeSet<&DocumentGroup> = updates.map(|(_, group)| group).collect();
     let wait = async {
         for group in groups {
             limits.wait_for_rewrite(caller, group).await;
@@ -55,8 +84,9 @@ pub(super) async fn await_rewrites(call: &DocumentCall, origins: &[WaveWrite]) {
     if call.hop == ForwardKind::Client {
         wait.await;
     } else {
-        // What exceeds the limit is paid back before the next ones.
-        let _ = tokio::time::timeout(call.timeout / 2, wait).await;
+        // What exceeds the limit is paid back before the next ones. All waves of the stream have one time.
+        let until = call.started + call.timeout / 2;
+        let _ = tokio::time::timeout_at(until.into(), wait).await;
     }
 }
 
