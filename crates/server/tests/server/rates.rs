@@ -481,6 +481,27 @@ fn small_changes_of_one_request_stop_when_their_group_is_full() {
 }
 
 #[test]
+fn updates_of_a_stream_do_not_fill_their_group_before_they_are_written() {
+    let server = TestServer::start_with(&[("MILLRACE_GROUP_BYTES_MAX", "80000")]).deploy_notes();
+    let title = long_title();
+    for (number, title) in [(1, title.as_str()), (2, "x"), (3, "x")] {
+        server
+            .put(&format!("/document/v1/n/note/group/ann/{number}"), &json!({ "title": title }).to_string());
+    }
+    // The group is full by the second of them, and not before.
+    let [first, second] = [(2, "y"), (3, &title[..30_000])].map(|(number, title)| {
+        let fields = json!({ "title": { "assign": title } });
+        json!({ "update": format!("id:n:note:g=ann:{number}"), "fields": fields })
+    });
+    let body = format!("{first}\n{second}\n");
+    let request = OutgoingRequest::new(Method::POST, "/feed/v1").body("application/jsonl", body);
+    let answer = server.send(&server.url(), HttpProtocol::Http1, request);
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let last: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("a line of JSON");
+    assert_eq!(last["ok"], 2, "{text}");
+}
+
+#[test]
 fn updates_of_a_stream_that_wait_for_models_are_not_refused_beyond_the_limit() {
     onnxruntime();
     let server = TestServer::start();

@@ -437,9 +437,14 @@ impl CommittedWave {
 }
 
 /// Writes a batch to the store of this node, or to all replicas of the buckets that it owns.
-async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<WaveWrite>) -> CommittedWave {
+async fn commit(
+    call: &DocumentCall,
+    writes: Vec<DocumentWrite>,
+    mut origins: Vec<WaveWrite>,
+) -> CommittedWave {
     let mut wave = CommittedWave::default();
-    let (writes, origins) = match full_groups(call, &origins).await {
+    let full = full_groups(call, &mut origins).await;
+    let (writes, origins) = match full {
         Ok(full) => wave.without_full(&full, writes, origins),
         Err(error) => {
             wave.fail(origins, &error);

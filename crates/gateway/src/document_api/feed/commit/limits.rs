@@ -91,22 +91,36 @@ pub(super) async fn await_rewrites(
 }
 
 /// Reasons for which groups of updates take nothing more: those before them can have written large documents
-/// again since these were admitted.
+/// again since these were admitted. The updates do not fill their groups by their own bytes.
 ///
 /// # Errors
 /// The pool takes no work.
 pub(super) async fn full_groups(
     call: &DocumentCall,
-    origins: &[WaveWrite],
+    origins: &mut [WaveWrite],
 ) -> Result<BTreeMap<DocumentGroup, Error>, Error> {
-    // Only what is limited has a share.
-    let updates = origins.iter().filter(|write| write.kind == OperationKind::Update && write.size.is_some());
-    let groups: BTreeSet<DocumentGroup> = updates.map(|write| write.id.group().clone()).collect();
-    if groups.is_empty() {
+    let limits = call.caller.as_ref().map(|caller| caller.limits).unwrap_or_default();
+    let mut own: BTreeMap<&DocumentGroup, usize> = BTreeMap::new();
+    for write in origins.iter().filter(|write| write.kind == OperationKind::Update) {
+        // Only what is limited has a share.
+        if let Some(size) = &write.size {
+            let bytes = own.entry(write.id.group()).or_default();
+            *bytes = bytes.saturating_add(size.bytes());
+        }
+    }
+    let sizes = call.node.quotas().group_sizes();
+    own.retain(|group, bytes| sizes.may_be_full(group, &limits, *bytes));
+    if own.is_empty() {
         return Ok(BTreeMap::new());
     }
+    let groups: BTreeSet<DocumentGroup> = own.into_keys().cloned().collect();
+    for write in origins.iter_mut().filter(|write| write.kind == OperationKind::Update) {
+        if groups.contains(write.id.group()) {
+            // The group is measured without it.
+            write.size = None;
+        }
+    }
     let (node, permit) = (Arc::clone(&call.node), call.permit.clone());
-    let limits = call.caller.as_ref().map(|caller| caller.limits).unwrap_or_default();
     let measure = move || {
         let full = |group: DocumentGroup| {
             let error = node.admit_growth(&limits, &permit, &group, 0).err()?;
