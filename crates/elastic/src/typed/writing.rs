@@ -145,7 +145,7 @@ pub(super) enum TypedEffect {
 }
 
 impl TypedReader {
-    /// Reads a write, which has its group.
+    /// Reads a write, which has its group, and counts what its document has beyond the bytes that were sent.
     ///
     /// # Errors
     /// The document does not fit its type, or a model that its fields need fails.
@@ -166,6 +166,12 @@ impl TypedReader {
         options.element_bytes_max = service.caller.element_bytes_max().unwrap_or(options.element_bytes_max);
         let reader = TypedReader { binding: Arc::clone(binding), id, options };
         let effect = reader.effect(write)?;
+        if let TypedEffect::Put(document) = &effect
+            && let Some(rewrites) = service.caller.rewrites(Some(reader.id.group()))
+        {
+            // What the indexing statements have added.
+            rewrites.count(document.stored_bytes().saturating_sub(write.bytes()));
+        }
         Ok((reader, effect))
     }
 

@@ -488,7 +488,6 @@ fn updates_of_a_stream_do_not_fill_their_group_before_they_are_written() {
         server
             .put(&format!("/document/v1/n/note/group/ann/{number}"), &json!({ "title": title }).to_string());
     }
-    // The group is full by the second of them, and not before.
     let [first, second] = [(2, "y"), (3, &title[..30_000])].map(|(number, title)| {
         let fields = json!({ "title": { "assign": title } });
         json!({ "update": format!("id:n:note:g=ann:{number}"), "fields": fields })
@@ -501,8 +500,8 @@ fn updates_of_a_stream_do_not_fill_their_group_before_they_are_written() {
     assert_eq!(last["ok"], 2, "{text}");
 }
 
-#[test]
-fn updates_of_a_stream_that_wait_for_models_are_not_refused_beyond_the_limit() {
+/// A server whose notes have a vector of their label.
+fn server_with_vectors() -> TestServer {
     onnxruntime();
     let server = TestServer::start();
     let services = services_with(
@@ -528,6 +527,12 @@ fn updates_of_a_stream_that_wait_for_models_are_not_refused_beyond_the_limit() {
         ("models/tokenizer.json", &of_crate("tokenizer.json")),
     ]);
     assert_eq!(status, 200, "{answer}");
+    server
+}
+
+#[test]
+fn updates_of_a_stream_that_wait_for_models_are_not_refused_beyond_the_limit() {
+    let server = server_with_vectors();
     let slow = create(&server, "slow", &["--fed-bytes-max", "1000"]);
     let free = create(&server, "free", &[]);
     until_known(&server, &free);
@@ -547,6 +552,30 @@ fn updates_of_a_stream_that_wait_for_models_are_not_refused_beyond_the_limit() {
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     let last: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("a line of JSON");
     assert_eq!((&last["complete"], &last["ok"]), (&json!(true), &json!(3)), "{text}");
+}
+
+#[test]
+fn vectors_count_at_each_interface() {
+    let server = server_with_vectors();
+    let interfaces = [
+        ("/document/v1/n/note/group/ann/1", r#"{"fields":{"label":"x"}}"#),
+        ("/feed/v1", r#"{"put":"id:n:note:g=ann:1","fields":{"label":"x"}}"#),
+        ("/elastic/note/_doc/1?routing=ann", r#"{"label":"x"}"#),
+    ];
+    let limited = interfaces.map(|(path, _)| create(&server, path, &["--fed-bytes-max", "1"]));
+    let free = create(&server, "free", &[]);
+    until_known(&server, &free);
+    for ((path, body), token) in interfaces.into_iter().zip(limited) {
+        let write =
+            || send(&server, &token, OutgoingRequest::new(Method::POST, path).body("application/json", body));
+        assert!(write().status.is_success(), "{path}");
+        let refused = write();
+        let text = String::from_utf8_lossy(&refused.body);
+        // 16 numbers of 4 bytes beside the 50 bytes that are sent at most.
+        let wait =
+            text.split("try again in ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+        assert!(refused.status == 429 && wait.is_some_and(|wait| wait > 60), "{path}: {text}");
+    }
 }
 
 #[test]
