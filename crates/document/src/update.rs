@@ -439,8 +439,8 @@ impl ArithmeticOperator {
 /// their bytes.
 const FEW: usize = 16;
 
-/// True for elements and keys with the same bytes, by which many are looked up: zero has two signs, and what is
-/// not a number equals itself.
+/// True for elements and keys with the same bytes, by which many are looked up: zero has two signs, and what
+/// is not a number equals itself.
 fn is_same(one: &DocumentValue, other: &DocumentValue) -> bool {
     match (one, other) {
         (DocumentValue::Float(one), DocumentValue::Float(other)) => one.to_bits() == other.to_bits(),

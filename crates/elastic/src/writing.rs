@@ -108,8 +108,8 @@ pub(crate) struct UpdateCharge {
 }
 
 impl UpdateCharge {
-    /// Creates the counter of a write in a group, or in none; `None` for other writes than updates, which bring
-    /// all of their documents, and without a limit.
+    /// Creates the counter of a write in a group, or in none; `None` for other writes than updates, which
+    /// bring all of their documents, and without a limit.
     pub(crate) fn of(
         service: &ElasticService,
         write: &SingleWrite,
