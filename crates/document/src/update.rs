@@ -203,7 +203,8 @@ impl ValueChange {
                 else {
                     return Err(mismatch(data_type));
                 };
-                self.apply_to_entry(members, &member.name, rest, &member.data_type)
+                let at = members.iter().position(|(name, _)| *name == member.name);
+                self.apply_to_entry(members, &member.name, at, rest, &member.data_type)
             }
             (UpdatePathStep::Key(key), DataType::Map(_, of)) => {
                 if value.is_none() && !self.creates() {
@@ -213,7 +214,8 @@ impl ValueChange {
                 else {
                     return Err(mismatch(data_type));
                 };
-                self.apply_to_entry(entries, key, rest, of)
+                let at = entries.iter().position(|(there, _)| is_same(there, key));
+                self.apply_to_entry(entries, key, at, rest, of)
             }
             (UpdatePathStep::Key(key), DataType::WeightedSet { remove_if_zero, .. }) => {
                 if value.is_none() && !self.creates() {
@@ -224,7 +226,7 @@ impl ValueChange {
                 else {
                     return Err(mismatch(data_type));
                 };
-                let at = elements.iter().position(|(element, _)| element == key);
+                let at = elements.iter().position(|(element, _)| is_same(element, key));
                 let mut weight = at.map(|at| DocumentValue::Int(elements[at].1));
                 self.apply(&mut weight, rest, &DataType::Int)?;
                 match (at, weight) {
@@ -286,15 +288,16 @@ impl ValueChange {
         Ok(())
     }
 
-    /// Applies the rest of the path to the entry of a key, which is added or removed as the change requires.
-    fn apply_to_entry<K: PartialEq + Clone>(
+    /// Applies the rest of the path to the entry of a key, which is at a place or missing, and is added or
+    /// removed as the change requires.
+    fn apply_to_entry<K: Clone>(
         &self,
         entries: &mut Vec<(K, DocumentValue)>,
         key: &K,
+        at: Option<usize>,
         rest: &[UpdatePathStep],
         data_type: &DataType,
     ) -> Result<(), Error> {
-        let at = entries.iter().position(|(name, _)| name == key);
         let mut inner = at.map(|at| taken(&mut entries[at].1));
         self.apply(&mut inner, rest, data_type)?;
         match (at, inner) {
@@ -435,6 +438,16 @@ impl ArithmeticOperator {
 /// their bytes.
 const FEW: usize = 16;
 
+/// True for elements and keys with the same bytes, by which many are looked up: zero has two signs, and what
+/// is not a number equals itself.
+fn is_same(one: &DocumentValue, other: &DocumentValue) -> bool {
+    match (one, other) {
+        (DocumentValue::Float(one), DocumentValue::Float(other)) => one.to_bits() == other.to_bits(),
+        (DocumentValue::Double(one), DocumentValue::Double(other)) => one.to_bits() == other.to_bits(),
+        _ => one == other,
+    }
+}
+
 /// Adds elements of a weighted set, or replaces their weights.
 fn add_weights(elements: &mut Vec<(DocumentValue, i32)>, new: &[(DocumentValue, i32)], removes_zero: bool) {
     if new.len() > FEW {
@@ -442,7 +455,7 @@ fn add_weights(elements: &mut Vec<(DocumentValue, i32)>, new: &[(DocumentValue, 
     }
     for (element, weight) in new {
         let removes = removes_zero && *weight == 0;
-        match elements.iter().position(|(there, _)| there == element) {
+        match elements.iter().position(|(there, _)| is_same(there, element)) {
             Some(at) if removes => drop(elements.remove(at)),
             Some(at) => elements[at].1 = *weight,
             None if removes => {}
@@ -488,7 +501,7 @@ fn remove_elements(
     let many: Option<HashSet<Vec<u8>>> = (gone.len() > FEW).then(|| gone.iter().map(encode_value).collect());
     let stays = |element: &DocumentValue| match &many {
         Some(many) => !many.contains(&encode_value(element)),
-        None => !gone.contains(element),
+        None => !gone.iter().any(|other| is_same(other, element)),
     };
     match value {
         DocumentValue::Array(elements) => elements.retain(stays),
@@ -553,6 +566,24 @@ mod tests {
             remove_elements(&mut each, std::slice::from_ref(one), &set_type).expect("it is an array");
         }
         assert_eq!(together, each);
+    }
+
+    #[test]
+    fn few_elements_are_told_apart_like_many() {
+        let few = [(0.0, 1), (-0.0, 2), (f64::NAN, 3), (f64::NAN, 4)]
+            .map(|(number, weight)| (DocumentValue::Double(number), weight));
+        let many: Vec<_> = few.iter().cycle().take(FEW + few.len()).cloned().collect();
+        let weights = |added: &[(DocumentValue, i32)]| {
+            let mut set = Vec::new();
+            add_weights(&mut set, added, false);
+            let weights: Vec<i32> = set.iter().map(|(_, weight)| *weight).collect();
+            let mut left = DocumentValue::WeightedSet(set);
+            let gone: Vec<DocumentValue> = added.iter().map(|(element, _)| element.clone()).collect();
+            remove_elements(&mut left, &gone, &DataType::Double).expect("it is a set");
+            (weights, left.is_empty())
+        };
+        assert_eq!(weights(&few), (vec![1, 2, 4], true));
+        assert_eq!(weights(&many), weights(&few));
     }
 
     #[test]

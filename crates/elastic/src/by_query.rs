@@ -4,16 +4,18 @@
 //! written before the next one is read. A document is removed, or written again in its place, on the
 //! condition that it is still the one that was found: a write of another request is not undone.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_node::pool;
 use millrace_plan::QueryMemory;
+use millrace_store::WriterId;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::bulk::check_pipeline;
-use crate::caller::RewriteAdmission;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
 use crate::fields::names_of;
@@ -37,6 +39,36 @@ const PAGE_BYTES: usize = 2 << 20;
 
 /// Time after which it is looked again whether the client has left.
 const ALLOWANCE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Number of requests at a time that wait for the allowances of their callers. Each keeps its thread, and its
+/// slot among the requests of the service.
+const PACED_MAX: usize = 16;
+
+/// Clients with such a request, of which each has one.
+static PACED: Mutex<BTreeSet<WriterId>> = Mutex::new(BTreeSet::new());
+
+/// Turn of a client whose request waits for an allowance, until this is dropped.
+struct PacedTurn(WriterId);
+
+impl PacedTurn {
+    /// Takes the turn of a client.
+    ///
+    /// # Errors
+    /// It has another request that waits, or too many others have one.
+    fn take(client: WriterId) -> Result<Self, Error> {
+        let mut paced = PACED.lock();
+        if paced.len() >= PACED_MAX || !paced.insert(client) {
+            return Err(millrace_node::Error::Overloaded.into());
+        }
+        Ok(PacedTurn(client))
+    }
+}
+
+impl Drop for PacedTurn {
+    fn drop(&mut self) {
+        PACED.lock().remove(&self.0);
+    }
+}
 
 /// Writes of the documents of a search.
 struct WritesByQuery<'d> {
@@ -390,7 +422,9 @@ impl WritesByQuery<'_> {
         while tally.total < self.options.documents_max && tally.failures.is_empty() {
             let memory = self.service.node.query_memory();
             let hits_max = PAGE.min(self.options.documents_max - tally.total);
-            let (page, is_timed_out) = match self.page(after.as_ref(), hits_max, &memory) {
+            // Documents that were found before the wait would be kept for it, and could be others by its end.
+            let found = self.await_allowance().and_then(|()| self.page(after.as_ref(), hits_max, &memory));
+            let (page, is_timed_out) = match found {
                 Ok(found) => found,
                 Err(error) if tally.total == 0 => return Err(error),
                 Err(error) => {
@@ -442,32 +476,38 @@ impl WritesByQuery<'_> {
         Ok((page, progress.is_timed_out))
     }
 
-    /// Waits until the documents before these are paid back, by the limit of the caller on written bytes.
+    /// Waits until the documents written before are paid back, by the limit of the caller on written bytes.
+    /// Removals make room, and wait for nothing.
     ///
     /// # Errors
-    /// The client has left.
-    fn wait_for(&self, rewrites: &dyn RewriteAdmission) -> Result<(), Error> {
-        loop {
-            let wait = rewrites.wait();
-            if wait.is_zero() {
-                return Ok(());
-            }
-            self.service.check_client()?;
-            std::thread::sleep(wait.min(ALLOWANCE_PAUSE));
+    /// The client has left; too many requests wait like this one.
+    fn await_allowance(&self) -> Result<(), Error> {
+        let Some(rewrites) = self.service.caller.rewrites(None) else { return Ok(()) };
+        if matches!(self.effect, EffectByQuery::Delete) || rewrites.wait().is_zero() {
+            return Ok(());
         }
+        let _turn = PacedTurn::take(self.service.caller.client())?;
+        pool::wait_without_slot(|| {
+            loop {
+                let wait = rewrites.wait();
+                if wait.is_zero() {
+                    return Ok(());
+                }
+                self.service.check_client()?;
+                std::thread::sleep(wait.min(ALLOWANCE_PAUSE));
+            }
+        })
     }
 
     /// Writes documents, and waits until all writes are durable or refused; the results have their order.
     ///
     /// # Errors
-    /// They would be copied to their own index; the client has left. Nothing is written then.
+    /// They would be copied to their own index. Nothing is written then.
     fn write(
         &self,
         placer: &mut WritePlacer<'_>,
         hits: &[SearchHit],
     ) -> Result<Vec<Result<WriteResult, Error>>, Error> {
-        let rewrites = self.service.caller.rewrites(None);
-        rewrites.as_deref().map_or(Ok(()), |rewrites| self.wait_for(rewrites))?;
         let (mut placed, mut refused) = (Vec::with_capacity(hits.len()), Vec::new());
         for (at, hit) in hits.iter().enumerate() {
             match placer.place(self.effect.index(hit), self.effect.write(hit)?, NameDemand::default()) {
@@ -482,7 +522,7 @@ impl WritesByQuery<'_> {
                 return Err(Error::Validation(vec![reason]));
             }
         }
-        if let Some(rewrites) = rewrites {
+        if let Some(rewrites) = self.service.caller.rewrites(None) {
             rewrites.count(placed.iter().map(|place| place.write.bytes()).sum());
         }
         let mut results = writing::write_all(self.service, &placed);

@@ -100,28 +100,39 @@ impl SingleWrite {
     }
 }
 
-/// Counter of the document that an update writes again; `None` for other writes, which bring all of it.
-pub(crate) fn rewrites_of(
-    service: &ElasticService,
-    write: &SingleWrite,
-    group: Option<&DocumentGroup>,
-) -> Option<Arc<dyn RewriteAdmission>> {
-    if write.action == WriteAction::Update { service.caller.rewrites(group) } else { None }
+/// Counter of the document that an update writes again, if something limits that.
+pub(crate) struct UpdateCharge {
+    rewrites: Arc<dyn RewriteAdmission>,
+    /// Bytes of the update, which are counted already.
+    sent: usize,
 }
 
-/// Counts the document of a write that is decided, of which `sent` bytes were counted.
-///
-/// # Errors
-/// The caller or the group has written too much.
-pub(crate) fn counted(
-    decided: (WriteResult, StoreModification),
-    rewrites: Option<&dyn RewriteAdmission>,
-    sent: usize,
-) -> Result<(WriteResult, StoreModification), Error> {
-    if let (StoreModification::Put(document), Some(rewrites)) = (&decided.1, rewrites) {
-        rewrites.admit(document.stored_bytes(), sent)?;
+impl UpdateCharge {
+    /// Creates the counter of a write in a group, or in none; `None` for other writes than updates, which
+    /// bring all of their documents, and without a limit.
+    pub(crate) fn of(
+        service: &ElasticService,
+        write: &SingleWrite,
+        group: Option<&DocumentGroup>,
+    ) -> Option<Self> {
+        if write.action != WriteAction::Update {
+            return None;
+        }
+        Some(UpdateCharge { rewrites: service.caller.rewrites(group)?, sent: write.bytes() })
     }
-    Ok(decided)
+
+    /// Counts the document of an update that is decided.
+    ///
+    /// # Errors
+    /// The caller or the group has written too much.
+    pub(crate) fn count(&self, modification: &StoreModification) -> Result<(), Error> {
+        match modification {
+            StoreModification::Put(document) => {
+                Ok(self.rewrites.admit(document.stored_bytes(), self.sent)?)
+            }
+            StoreModification::Remove | StoreModification::Nothing => Ok(()),
+        }
+    }
 }
 
 /// Part of a document that the answer of an update has.
@@ -459,7 +470,7 @@ fn prepare(
     let decided = Arc::clone(&slot);
     let stored_id = id.clone();
     // Documents of indexes belong to no group of a person.
-    let (rewrites, sent) = (rewrites_of(service, &write, None), write.bytes());
+    let charge = UpdateCharge::of(service, &write, None);
     let change = StoreChange::Modify(Box::new(move |stored| {
         let stored = stored.map(|(document, _)| StoredSource::of(&document));
         let decision = decide(&index, &name, &write, stored.as_ref(), seq_no);
@@ -469,7 +480,8 @@ fn prepare(
                 SourceChange::Removed => StoreModification::Remove,
                 SourceChange::Unchanged => StoreModification::Nothing,
             };
-            counted((result, modification), rewrites.as_deref(), sent)
+            charge.map_or(Ok(()), |charge| charge.count(&modification))?;
+            Ok((result, modification))
         });
         let (result, modification) = match decision {
             Ok((result, modification)) => (Ok(result), modification),

@@ -69,6 +69,8 @@ struct DocumentCall {
     body_is_reserved: bool,
     /// True if the bytes of the body were counted by the limits of clients.
     is_fed_counted: bool,
+    /// True for an operation of a stream, which waits for the limits of clients by itself.
+    is_of_stream: bool,
     /// Durability of the writes of a stream when they are acknowledged.
     durability: WriteDurability,
     /// Writer of the batches of a stream.
@@ -93,6 +95,7 @@ impl DocumentCall {
             of_group: None,
             body_is_reserved: false,
             is_fed_counted: false,
+            is_of_stream: false,
             durability: WriteDurability::Synced,
             writer: WriterId::default(),
         }
@@ -284,7 +287,8 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
     }
     // The turn lasts until the answer begins.
     let _turn = admit(call, &target, &request)?;
-    call.is_fed_counted = request.extensions().get::<FedBytesCounted>().is_some();
+    call.is_of_stream = request.extensions().get::<FedBytesCounted>().is_some();
+    call.is_fed_counted = call.is_of_stream;
     if call.node.cluster().is_alone() {
         return operate(call, target, ReadFence::default(), request).await;
     }

@@ -8,6 +8,8 @@ use millrace_document::DataType;
 use millrace_tensor::TensorType;
 use serde_json::Value;
 
+use crate::column::entry_members;
+
 const EXTENSION: &str = "arrow.fixed_shape_tensor";
 
 /// Shape of the tensors in a column, by the metadata of its extension type.
@@ -30,12 +32,22 @@ pub(crate) fn shape_fault(column: &Field, data_type: &DataType) -> Option<String
         };
         return shape.fault(tensor_type, data_type);
     }
-    match column.data_type() {
-        ArrowType::List(item) | ArrowType::LargeList(item) | ArrowType::FixedSizeList(item, _) => {
+    match (column.data_type(), data_type) {
+        (
+            ArrowType::List(item) | ArrowType::LargeList(item) | ArrowType::FixedSizeList(item, _),
+            DataType::Array(element),
+        ) => shape_fault(item, element),
+        (ArrowType::List(item) | ArrowType::LargeList(item) | ArrowType::FixedSizeList(item, _), _) => {
             shape_fault(item, data_type)
         }
-        ArrowType::Map(entries, _) => shape_fault(entries, data_type),
-        ArrowType::Struct(members) => members.iter().find_map(|member| shape_fault(member, data_type)),
+        (ArrowType::Map(entries, _), DataType::Map(_, value)) => {
+            shape_fault(entry_members(entries)?[1], value)
+        }
+        (ArrowType::Map(entries, _), _) => shape_fault(entries, data_type),
+        (ArrowType::Struct(members), DataType::Struct(struct_type)) => members
+            .iter()
+            .find_map(|member| shape_fault(member, &struct_type.field(member.name())?.data_type)),
+        (ArrowType::Struct(members), _) => members.iter().find_map(|member| shape_fault(member, data_type)),
         _ => None,
     }
 }

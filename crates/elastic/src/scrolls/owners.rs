@@ -18,8 +18,8 @@ pub(crate) struct ScrollOwner {
 
 impl ScrollOwner {
     /// True if both are one caller, who may read the scroll. Those of several groups are several: requests
-    /// that another node has forwarded have one name. A client without a credential knows its scrolls by
-    /// their ids, also when its address has changed.
+    /// that another node has forwarded have one name, unless their callers have rates. A client without a
+    /// credential knows its scrolls by their ids, also when its address has changed.
     pub(super) fn is(&self, other: &ScrollOwner) -> bool {
         self.caller.name == other.caller.name && self.caller.groups == other.caller.groups
     }

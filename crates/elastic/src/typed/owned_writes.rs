@@ -22,13 +22,13 @@ use millrace_store::StoreModification;
 use super::writing::{TypedEffect, TypedReader, stamped};
 use super::{TypeBinding, version_of};
 use crate::Error;
-use crate::caller::{AdmittedSize, RewriteAdmission};
+use crate::caller::AdmittedSize;
 use crate::placing::PlacedWrite;
 use crate::service::ElasticService;
 use crate::storage;
 use crate::writing::{
-    RETRY_PAUSES, RETRY_TIME_MAX, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult,
-    counted, rewrites_of,
+    RETRY_PAUSES, RETRY_TIME_MAX, ShownUpdate, SingleWrite, UpdateCharge, WriteAction, WriteConditions,
+    WriteResult,
 };
 
 /// Writes documents, and waits until all are durable or refused; the results have their order. The writes of
@@ -136,8 +136,7 @@ struct OwnedWrite<'a> {
     seen: Option<(Document, Timestamp)>,
     /// Share of the size of its group, if this node counts it.
     size: Option<AdmittedSize>,
-    /// Counter of the document, for an update.
-    rewrites: Option<Arc<dyn RewriteAdmission>>,
+    charge: Option<UpdateCharge>,
     conflicts: VersionConflicts,
 }
 
@@ -183,9 +182,9 @@ impl<'a> OwnedWrite<'a> {
     ) -> Result<Self, Error> {
         let (reader, effect) = TypedReader::read(service, binding, write)?;
         let conflicts = VersionConflicts::default();
-        let rewrites = rewrites_of(service, write, Some(reader.id.group()));
+        let charge = UpdateCharge::of(service, write, Some(reader.id.group()));
         let size = write.size.clone();
-        Ok(OwnedWrite { at, write, reader, effect, seen: None, size, rewrites, conflicts })
+        Ok(OwnedWrite { at, write, reader, effect, seen: None, size, charge, conflicts })
     }
 
     /// Admits the write by the size of its group, if this node owns the document since.
@@ -239,8 +238,11 @@ impl<'a> OwnedWrite<'a> {
         let shown = ShownUpdate::of(self.write);
         let decide = |()| self.reader.decide(self.effect.clone(), self.seen.clone(), shown.as_ref());
         // An insertion may not take place, and brings all of its document.
-        let rewrites = self.rewrites.as_deref().filter(|_| self.seen.is_some());
-        let count = |decided| counted(decided, rewrites, self.write.bytes());
+        let charge = self.charge.as_ref().filter(|_| self.seen.is_some());
+        let count = |decided: (WriteResult, StoreModification)| match charge {
+            Some(charge) => charge.count(&decided.1).map(|()| decided),
+            None => Ok(decided),
+        };
         match (checked.and_then(decide).and_then(count), timestamp) {
             (Ok((result, StoreModification::Put(document))), timestamp) => {
                 let change = ConditionalChange {

@@ -22,8 +22,8 @@ use crate::source_text::typed_text;
 use crate::storage;
 use crate::update::{UpdateBody, merge};
 use crate::writing::{
-    DecidedWrite, DecisionSlot, ShownUpdate, SingleWrite, WriteAction, WriteConditions, WriteResult, counted,
-    rewrites_of,
+    DecidedWrite, DecisionSlot, ShownUpdate, SingleWrite, UpdateCharge, WriteAction, WriteConditions,
+    WriteResult,
 };
 
 /// Beginning of an operation whose fields are a document.
@@ -91,12 +91,15 @@ pub(crate) fn prepare(
     let decided = Arc::clone(&slot);
     let (action, conditions) = (write.action, write.conditions.clone());
     let shown = ShownUpdate::of(write);
-    let (rewrites, sent) = (rewrites_of(service, write, Some(id.group())), write.bytes());
+    let charge = UpdateCharge::of(service, write, Some(id.group()));
     let change = StoreChange::Modify(Box::new(move |stored| {
         let current = stored.as_ref().map(|(_, timestamp)| *timestamp);
         let decision = reader.check(action, &conditions, current);
         let decision = decision.and_then(|()| reader.decide(effect, stored, shown.as_ref()));
-        let decision = decision.and_then(|decided| counted(decided, rewrites.as_deref(), sent));
+        let decision = decision.and_then(|decided| {
+            charge.map_or(Ok(()), |charge| charge.count(&decided.1))?;
+            Ok(decided)
+        });
         let (result, modification) = match decision {
             Ok((result, modification)) => (Ok(result), modification),
             Err(error) => (Err(error), StoreModification::Nothing),
@@ -142,7 +145,7 @@ pub(super) enum TypedEffect {
 }
 
 impl TypedReader {
-    /// Reads a write, which has its group.
+    /// Reads a write, which has its group, and counts what its document has beyond the bytes that were sent.
     ///
     /// # Errors
     /// The document does not fit its type, or a model that its fields need fails.
@@ -163,6 +166,12 @@ impl TypedReader {
         options.element_bytes_max = service.caller.element_bytes_max().unwrap_or(options.element_bytes_max);
         let reader = TypedReader { binding: Arc::clone(binding), id, options };
         let effect = reader.effect(write)?;
+        if let TypedEffect::Put(document) = &effect
+            && let Some(rewrites) = service.caller.rewrites(Some(reader.id.group()))
+        {
+            // What the indexing statements have added.
+            rewrites.count(document.stored_bytes().saturating_sub(write.bytes()));
+        }
         Ok((reader, effect))
     }
 

@@ -1,9 +1,15 @@
 //! Writes of the documents that a query finds: removals, documents that are written again, and copies.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
 use millrace_access::{AccessRight, CallerGroups};
+use millrace_elastic::RewriteAdmission;
+use millrace_store::WriterId;
 use serde_json::{Value, json};
 
-use crate::service_support::{TestService, caller, caller_with, directory, of_groups};
+use crate::service_support::{TestService, caller, caller_with, counted, directory, of_groups};
 use crate::types;
 
 /// Writes documents `{"n": N, "k": N % 5}` with the ids N; every fifth has a routing value.
@@ -198,6 +204,75 @@ fn both_rights_and_all_groups_are_needed() {
     assert_eq!(count(&service, "a/_count"), 3);
     let (status, answer) = service.ask_as(caller(CallerGroups::All), "POST /a/_delete_by_query", body);
     assert_eq!((status, &answer["deleted"]), (200, &json!(3)), "{answer}");
+}
+
+/// Counter of a caller that owes what it has written, until it is let off.
+#[derive(Default)]
+struct OwedBytes {
+    bytes: AtomicUsize,
+    is_let_off: AtomicBool,
+    /// Number of waits that were not over.
+    waits: AtomicUsize,
+}
+
+impl RewriteAdmission for OwedBytes {
+    fn admit(&self, _: usize, _: usize) -> Result<(), millrace_node::Error> {
+        Ok(())
+    }
+
+    fn count(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    fn wait(&self) -> Duration {
+        if self.bytes.load(Ordering::SeqCst) == 0 || self.is_let_off.load(Ordering::SeqCst) {
+            return Duration::ZERO;
+        }
+        self.waits.fetch_add(1, Ordering::SeqCst);
+        Duration::from_millis(1)
+    }
+}
+
+#[test]
+fn one_request_of_a_client_waits_for_its_allowance() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    fill(&service, "a", 1_001);
+    fill(&service, "b", 10);
+    let ask = |client: WriterId, owed: &Arc<OwedBytes>, request: &str, body: &str| {
+        let caller = counted(Arc::<OwedBytes>::clone(owed)).by_client(client);
+        service.ask_as(caller, request, body)
+    };
+    let copy = r#"{"source":{"index":"b"},"dest":{"index":"c"}}"#;
+    let (one, other) = (WriterId(u64::MAX), WriterId(u64::MAX - 1));
+    let [owed, owed_by_other] = [(); 2].map(|()| Arc::<OwedBytes>::default());
+    owed_by_other.count(1);
+    // The first look is before its turn, and the second in it.
+    let until_waiting = |owed: &OwedBytes| {
+        while owed.waits.load(Ordering::SeqCst) < 2 {
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| ask(one, &owed, "POST /a/_update_by_query", "{}"));
+        until_waiting(&owed);
+        let refused = ask(one, &owed, "POST /_reindex", copy);
+        let removal = r#"{"query":{"term":{"n":3}}}"#;
+        let removed = ask(one, &owed, "POST /b/_delete_by_query?refresh=true", removal);
+        let copying = scope.spawn(|| ask(other, &owed_by_other, "POST /_reindex", copy));
+        until_waiting(&owed_by_other);
+        for owed in [&owed, &owed_by_other] {
+            owed.is_let_off.store(true, Ordering::SeqCst);
+        }
+        let [updated, copied] = [waiting, copying].map(|request| request.join().expect("it is answered"));
+        assert_eq!(refused.0, 429, "its first request waits before the second page: {}", refused.1);
+        assert_eq!((removed.0, &removed.1["deleted"]), (200, &json!(1)), "removals make room: {}", removed.1);
+        assert_eq!((copied.0, &copied.1["created"]), (200, &json!(9)), "another client: {}", copied.1);
+        assert_eq!(updated.0, 200, "{}", updated.1);
+        assert_eq!(numbers(&updated.1, ["total", "batches"]), [1_001, 2], "{}", updated.1);
+        let (status, answer) = ask(one, &owed, "POST /_reindex", copy);
+        assert_eq!(status, 200, "its turn has ended: {answer}");
+    });
 }
 
 #[test]

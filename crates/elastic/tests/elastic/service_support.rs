@@ -179,7 +179,10 @@ fn json_of((status, text): (u16, String)) -> (u16, Value) {
 
 /// Limits of a server whose group `full` takes nothing more, and whose group `crowded` has as many searches
 /// in flight as it may have.
-struct FullGroup;
+#[derive(Default)]
+struct FullGroup {
+    rewrites: Option<Arc<dyn RewriteAdmission>>,
+}
 
 impl GroupAdmission for FullGroup {
     fn admit_group(&self, group: &DocumentGroup) -> Result<(), millrace_node::Error> {
@@ -237,7 +240,7 @@ impl GroupAdmission for FullGroup {
         _: &Arc<RequestCaller>,
         _: Option<&DocumentGroup>,
     ) -> Option<Arc<dyn RewriteAdmission>> {
-        None
+        self.rewrites.clone()
     }
 
     fn element_bytes_max(&self) -> usize {
@@ -264,7 +267,13 @@ pub fn caller_with(groups: CallerGroups, rights: AccessRights) -> ElasticCaller 
         implied_group: None,
         limits: CallerLimits::default(),
     };
-    ElasticCaller::new(Arc::new(caller), Arc::new(FullGroup))
+    ElasticCaller::new(Arc::new(caller), Arc::<FullGroup>::default())
+}
+
+/// A caller with all rights, whose written documents are counted.
+pub fn counted(rewrites: Arc<dyn RewriteAdmission>) -> ElasticCaller {
+    let limits = FullGroup { rewrites: Some(rewrites) };
+    ElasticCaller::new(Arc::new(RequestCaller::unrestricted("counted")), Arc::new(limits))
 }
 
 /// A caller with all rights to groups by their names.

@@ -316,8 +316,19 @@ async fn sweep_here(
         let mut ids = selected.ids.into_iter().peekable();
         while ids.peek().is_some() {
             let together: Vec<DocumentId> = ids.by_ref().take(TOGETHER).collect();
-            if count > 0 && change.bytes > 0 && !is_within_limits(call, &together, deadline).await {
-                return Ok((count, continuation));
+            if change.bytes > 0 {
+                // The first ones are changed in any case, so that a request gets on. They wait as well: each
+                // bucket of a divided group has first ones.
+                let left = deadline.saturating_duration_since(Instant::now());
+                let wait = if count > 0 { left } else { left / 2 };
+                if !is_within_limits(call, &together, wait).await && count > 0 {
+                    return Ok((count, continuation));
+                }
+                // It may have been a long wait.
+                match call.check_credential() {
+                    Err(_) if count > 0 => return Ok((count, continuation)),
+                    outcome => outcome?,
+                }
             }
             let last = together.last().cloned();
             match change_together(call, pass, change, together).await? {
@@ -348,7 +359,7 @@ async fn is_within_limits(call: &DocumentCall, ids: &[DocumentId], deadline: Ins
             limits.wait_for_rewrite(caller, group).await;
         }
     };
-    tokio::time::timeout_at(deadline.into(), wait).await.is_ok()
+    tokio::time::timeout(time, wait).await.is_ok()
 }
 
 /// True if a request ends here: its time is over, or its credential is not valid any more. Its answer has a

@@ -129,7 +129,8 @@ async fn write(
         operation.create = create;
     }
     let ignored_fields = operation.ignored_fields;
-    let rewrites = call.rewrites(id.group()).map(|counter| WriteCharge { counter, bytes, refuses: true });
+    let refuses = !call.is_of_stream;
+    let rewrites = call.rewrites(id.group()).map(|counter| WriteCharge { counter, bytes, refuses });
     let is_limited = rewrites.is_some();
     let committed = match change(call, &deployment, &kind, &destination, operation, rewrites).await? {
         Some(change) => {

@@ -68,6 +68,13 @@ pub(crate) struct UncommittedSize {
     write: DocumentTotals,
 }
 
+impl UncommittedSize {
+    /// Bytes of the write.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.write.bytes as usize
+    }
+}
+
 impl Drop for UncommittedSize {
     fn drop(&mut self) {
         let mut sizes = self.sizes.lock();
@@ -159,8 +166,8 @@ impl GroupSizeLimits {
     }
 
     /// Returns true if the writes that are in flight have filled a group since its size was measured, without
-    /// `bytes` bytes of the update that asks.
-    pub(super) fn may_be_full(&self, group: &DocumentGroup, own: &CallerLimits, bytes: usize) -> bool {
+    /// `bytes` bytes of the updates that ask.
+    pub(crate) fn may_be_full(&self, group: &DocumentGroup, own: &CallerLimits, bytes: usize) -> bool {
         if !self.is_used.load(Ordering::Relaxed) || !self.limits(own) {
             return false;
         }

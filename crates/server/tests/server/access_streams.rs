@@ -188,6 +188,36 @@ fn a_stream_of_writes_ends_with_its_credential() {
 }
 
 #[test]
+fn a_stream_that_waits_for_a_limit_ends_with_its_credential() {
+    let guarded = GuardedServer::start(NOTE);
+    let path = "/document/v1/note/note/group/ann/1";
+    let operator: &'static str = format!("Bearer {}", guarded.operator).leak();
+    let ask = |method: Method, body: String| {
+        let request = OutgoingRequest::new(method, path).header(AUTHORIZATION, operator);
+        guarded.server.send(
+            &guarded.server.url(),
+            HttpProtocol::Http1,
+            request.body("application/json", body),
+        )
+    };
+    let put = ask(Method::POST, format!("{{\"fields\":{{\"title\":\"{}\"}}}}", "x".repeat(100_000)));
+    assert_eq!(put.status, 200, "{}", String::from_utf8_lossy(&put.body));
+    let limits = ["waiter", "--read", "--write", "--group", "ann", "--fed-bytes-max", "1"];
+    let token = create(&guarded.server, &limits);
+    guarded.until(&token, true);
+    let headers = "content-type: application/jsonl\r\ntransfer-encoding: chunked\r\n";
+    let mut stream = LastingRequest::open(&guarded, "POST", "/feed/v1", &token, headers);
+    let update = "{\"update\":\"id:note:note:g=ann:1\",\"fields\":{\"stars\":{\"increment\":1}}}\n";
+    stream.send(&update.repeat(2));
+    let stars = || ask(Method::GET, String::new()).json()["fields"]["stars"].as_i64();
+    poll("the first update is written, and the second waits for a day", || stars() == Some(1));
+    guarded.end(&token, CredentialEnd::Revoked);
+    let answer = stream.rest();
+    assert!(answer.contains("not known, or was revoked"), "{answer}");
+    assert_eq!(stars(), Some(1), "{answer}");
+}
+
+#[test]
 fn a_stream_of_documents_ends_with_its_credential() {
     // More than the buffers of both ends of a connection take.
     const DOCUMENTS: usize = 40;

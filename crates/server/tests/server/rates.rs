@@ -13,7 +13,7 @@ use hyper::header::AUTHORIZATION;
 use millrace_client::{ClientAnswer, HttpProtocol, OutgoingRequest};
 use serde_json::{Value, json};
 
-use crate::support::{self, MILLRACE, NOTE, SERVICES, TestServer};
+use crate::support::{self, MILLRACE, NOTE, SERVICES, TestServer, file_of, onnxruntime, services_with};
 
 const QUERY: (&str, &str) = ("yql", "select * from note where true");
 
@@ -478,6 +478,104 @@ fn small_changes_of_one_request_stop_when_their_group_is_full() {
     let statuses: Vec<&Value> = statuses.collect();
     assert_eq!(statuses.len(), 10, "{answer}");
     assert_eq!(statuses.iter().filter(|status| **status == &json!(429)).count(), 9, "{answer}");
+}
+
+#[test]
+fn updates_of_a_stream_do_not_fill_their_group_before_they_are_written() {
+    let server = TestServer::start_with(&[("MILLRACE_GROUP_BYTES_MAX", "80000")]).deploy_notes();
+    let title = long_title();
+    for (number, title) in [(1, title.as_str()), (2, "x"), (3, "x")] {
+        server
+            .put(&format!("/document/v1/n/note/group/ann/{number}"), &json!({ "title": title }).to_string());
+    }
+    let [first, second] = [(2, "y"), (3, &title[..30_000])].map(|(number, title)| {
+        let fields = json!({ "title": { "assign": title } });
+        json!({ "update": format!("id:n:note:g=ann:{number}"), "fields": fields })
+    });
+    let body = format!("{first}\n{second}\n");
+    let request = OutgoingRequest::new(Method::POST, "/feed/v1").body("application/jsonl", body);
+    let answer = server.send(&server.url(), HttpProtocol::Http1, request);
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let last: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("a line of JSON");
+    assert_eq!(last["ok"], 2, "{text}");
+}
+
+/// A server whose notes have a vector of their label.
+fn server_with_vectors() -> TestServer {
+    onnxruntime();
+    let server = TestServer::start();
+    let services = services_with(
+        "<search/><document-api/>
+        <component id='tiny' type='hugging-face-embedder'>
+          <transformer-model path='models/model.onnx'/>
+          <tokenizer-model path='models/tokenizer.json'/>
+          <transformer-token-type-ids/>
+        </component>",
+    );
+    let note = "schema note {
+      document note {
+        field title type string { indexing: summary }
+        field label type string { indexing: summary }
+      }
+      field vector type tensor<float>(x[16]) { indexing: input label | embed tiny | attribute }
+    }";
+    let of_crate = |name: &str| file_of(&format!("embedding/tests/data/{name}"));
+    let (status, answer) = server.deploy_bytes(&[
+        ("services.xml", services.as_bytes()),
+        ("schemas/note.sd", note.as_bytes()),
+        ("models/model.onnx", &of_crate("model.onnx")),
+        ("models/tokenizer.json", &of_crate("tokenizer.json")),
+    ]);
+    assert_eq!(status, 200, "{answer}");
+    server
+}
+
+#[test]
+fn updates_of_a_stream_that_wait_for_models_are_not_refused_beyond_the_limit() {
+    let server = server_with_vectors();
+    let slow = create(&server, "slow", &["--fed-bytes-max", "1000"]);
+    let free = create(&server, "free", &[]);
+    until_known(&server, &free);
+    let mut updates = String::new();
+    for number in 1..4 {
+        let path = format!("/document/v1/n/note/group/ann/{number}");
+        let fields = json!({ "fields": { "title": long_title(), "label": "a red letter" } }).to_string();
+        let put = OutgoingRequest::new(Method::POST, path).body("application/json", fields);
+        assert_eq!(send(&server, &free, put).status, 200);
+        let fields = r#"{"label":{"assign":"a blue letter"}}"#;
+        updates.push_str(&format!("{{\"update\":\"id:n:note:g=ann:{number}\",\"fields\":{fields}}}\n"));
+    }
+    // The first of them takes the bytes of a minute, and none is tried again for as long.
+    let request =
+        OutgoingRequest::new(Method::POST, "/feed/v1?timeout=10s").body("application/jsonl", updates);
+    let answer = send(&server, &slow, request);
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let last: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("a line of JSON");
+    assert_eq!((&last["complete"], &last["ok"]), (&json!(true), &json!(3)), "{text}");
+}
+
+#[test]
+fn vectors_count_at_each_interface() {
+    let server = server_with_vectors();
+    let interfaces = [
+        ("/document/v1/n/note/group/ann/1", r#"{"fields":{"label":"x"}}"#),
+        ("/feed/v1", r#"{"put":"id:n:note:g=ann:1","fields":{"label":"x"}}"#),
+        ("/elastic/note/_doc/1?routing=ann", r#"{"label":"x"}"#),
+    ];
+    let limited = interfaces.map(|(path, _)| create(&server, path, &["--fed-bytes-max", "1"]));
+    let free = create(&server, "free", &[]);
+    until_known(&server, &free);
+    for ((path, body), token) in interfaces.into_iter().zip(limited) {
+        let write =
+            || send(&server, &token, OutgoingRequest::new(Method::POST, path).body("application/json", body));
+        assert!(write().status.is_success(), "{path}");
+        let refused = write();
+        let text = String::from_utf8_lossy(&refused.body);
+        // 16 numbers of 4 bytes beside the 50 bytes that are sent at most.
+        let wait =
+            text.split("try again in ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+        assert!(refused.status == 429 && wait.is_some_and(|wait| wait > 60), "{path}: {text}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{
     DataType as ArrowType, Field, FieldRef, Fields, IntervalUnit, Schema, TimeUnit, UnionFields, UnionMode,
 };
-use millrace_document::{DataType, DocumentType};
+use millrace_document::{DataType, DocumentField, DocumentType, StructType};
 use millrace_table::{Error, RowMapping, TableColumns, TableReader, TableWriter};
 
 use crate::tables::{BOUNDS, array, document_type, ids, kinds, map, person, read, set, tensor};
@@ -226,6 +226,35 @@ fn tensors_of_another_shape_are_refused() {
         let document_type = document_type(&[("f", tensor("tensor<bfloat16>(x[2],y[2])"))]);
         let text = read(vec![ids(), ("f", column)], &document_type);
         assert_eq!(text.strip_prefix("{\"f\":").unwrap_or(&text), expected, "{lists:?}");
+    }
+}
+
+#[test]
+fn shapes_are_compared_with_those_of_the_tensors_within_a_field() {
+    let matrix = || tensor("tensor<double>(x[2],y[2])");
+    let cells = |shape: &str| {
+        let pairs =
+            [("ARROW:extension:name", "arrow.fixed_shape_tensor"), ("ARROW:extension:metadata", shape)];
+        let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Field::new("cells", fixed(ArrowType::Float64, 4), true).with_metadata(HashMap::from(pairs))
+    };
+    let member = DocumentField { name: "cells".into(), data_type: matrix() };
+    let page = StructType { name: "page".to_owned(), fields: vec![member] };
+    let forms: [(DataType, fn(Field) -> ArrowType); 3] = [
+        (DataType::Struct(Arc::new(page)), |cells| ArrowType::Struct(Fields::from(vec![cells]))),
+        (array(matrix()), |cells| ArrowType::List(Arc::new(cells))),
+        (map(DataType::String, matrix()), |cells| {
+            let members = vec![Field::new("key", ArrowType::Utf8, false), cells];
+            let entries = Field::new("entries", ArrowType::Struct(Fields::from(members)), false);
+            ArrowType::Map(Arc::new(entries), false)
+        }),
+    ];
+    for (data_type, column_of) in forms {
+        let document_type = document_type(&[("f", data_type.clone())]);
+        let refused = |shape: &str| refusal(Field::new("f", column_of(cells(shape)), true), &document_type);
+        assert_eq!(refused(r#"{"shape":[2,2]}"#), None, "{data_type}");
+        let other = refused(r#"{"shape":[4,1]}"#).unwrap_or_default();
+        assert!(other.contains("the shape [4, 1], and the field is tensor"), "{data_type}: {other}");
     }
 }
 

@@ -21,14 +21,14 @@ use millrace_store::{CommittedWrite, DocumentWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
-use self::limits::{await_quotas, await_rewrites, full_groups};
-use super::DocumentCall;
+use self::limits::{await_quotas, await_rewrites, full_groups, while_valid};
 use super::answer::{FailedOperation, FeedAnswer, FeedBreak, FeedTotals, IgnoredOperation};
 use super::answered::ActiveStreamKey;
 use super::forward::ForwardedOperation;
 use super::key::Sha256Digest;
 use super::prepare::{PieceMemory, PreparedItem, PreparedPiece, PreparedStep, RepeatableOperation};
 use super::relay::RelayedPart;
+use super::{DocumentCall, StatusCode};
 use crate::document_api::write;
 use crate::quota::UncommittedSize;
 use crate::status::HttpError;
@@ -38,6 +38,9 @@ const FORWARDED_MAX: usize = 64;
 
 /// Number of waves that are in flight at a time.
 const WAVES_MAX: usize = 2;
+
+/// Time between two looks for the client of a stream that waits.
+const CLIENT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Outcome of an operation.
 #[derive(Debug)]
@@ -189,7 +192,7 @@ impl FeedCommitter {
         let StreamKey { key, body } = key;
         let Ok(body) = body.await else {
             let message = "the body broke off after its last operation; send it again".to_owned();
-            return Err(FeedBreak { status: super::StatusCode::BAD_REQUEST.as_u16(), message });
+            return Err(FeedBreak { status: StatusCode::BAD_REQUEST.as_u16(), message });
         };
         let answer = self.answer.answer_to_keep(&self.totals, key.keeps_lines());
         key.record(body, answer).await.map_err(|error| {
@@ -236,9 +239,9 @@ impl FeedCommitter {
         let call = Arc::clone(&self.call);
         let limits = async {
             await_quotas(&call, &wave.origins, &wave.relayed).await;
-            await_rewrites(&call, &wave.origins).await;
+            await_rewrites(&call, &wave.origins, &wave.forwarded).await;
         };
-        if self.wait_while_committing(limits).await.is_none() {
+        if self.wait_while_committing(while_valid(&call, limits)).await.is_none() {
             return;
         }
         // Its operations may have waited for long, and the credential be another one since.
@@ -253,13 +256,19 @@ impl FeedCommitter {
     }
 
     /// Waits for something, and counts the waves that end meanwhile. Returns `None` if the stream was stopped
-    /// before.
+    /// before; it is stopped if the client leaves during a long wait.
     async fn wait_while_committing<T>(&mut self, awaited: impl Future<Output = T>) -> Option<T> {
         let mut awaited = pin!(awaited);
         while self.stopped.is_none() {
             tokio::select! {
                 () = self.finish_oldest(), if !self.in_flight.is_empty() => {}
                 value = &mut awaited => return Some(value),
+                () = tokio::time::sleep(CLIENT_PAUSE) => {
+                    if self.answer.is_gone() {
+                        let (status, message) = (StatusCode::BAD_REQUEST, "the client has left".to_owned());
+                        self.stopped = Some(FeedBreak { status: status.as_u16(), message });
+                    }
+                }
             }
         }
         None
@@ -430,9 +439,14 @@ impl CommittedWave {
 }
 
 /// Writes a batch to the store of this node, or to all replicas of the buckets that it owns.
-async fn commit(call: &DocumentCall, writes: Vec<DocumentWrite>, origins: Vec<WaveWrite>) -> CommittedWave {
+async fn commit(
+    call: &DocumentCall,
+    writes: Vec<DocumentWrite>,
+    mut origins: Vec<WaveWrite>,
+) -> CommittedWave {
     let mut wave = CommittedWave::default();
-    let (writes, origins) = match full_groups(call, &origins).await {
+    let full = full_groups(call, &mut origins).await;
+    let (writes, origins) = match full {
         Ok(full) => wave.without_full(&full, writes, origins),
         Err(error) => {
             wave.fail(origins, &error);
