@@ -141,7 +141,7 @@ pub struct ServeArguments {
     /// 429 [default: 67108864].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_ANSWERS_BYTES_MAX")]
     pub answers_bytes_max: Option<usize>,
-    /// Seconds that a request waits for room for its body, its work or its answer [default: 2].
+    /// Seconds that a request waits for memory for its body, its work or its answer [default: 2].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_BODIES_WAIT_S")]
     pub bodies_wait_s: Option<u64>,
     /// Seconds that a body may be behind body-rate-min before it is refused with 408 [default: 30].
