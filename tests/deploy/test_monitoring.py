@@ -44,7 +44,7 @@ def expressions():
 
 def of_clusters():
     """Names of the metrics that only nodes of a cluster have."""
-    source = (ROOT / "crates/content/src/gauges.rs").read_text()
+    source = "".join((ROOT / "crates/content/src" / file).read_text() for file in ("gauges.rs", "member.rs"))
     return set(re.findall(r'"((?:vds|millrace|cluster-controller)\.[\w.-]+)"', source))
 
 

@@ -15,21 +15,21 @@ Examples:
   millrace-bench list                        # which benchmarks there are
   millrace-bench nn                          # one of them
   millrace-bench nn --http                   # a variant of it
-  millrace-bench feed --milliseconds 3000    # longer, for steadier figures
+  millrace-bench feed --milliseconds 3000    # longer, for steadier results
   millrace-bench memory --size 0.1           # a tenth of the data
   millrace-bench nn --json --plot nn.svg     # JSON lines, and the curves
   millrace-bench model --case 'minilm 32' --clients 1,32
                                              # some of its cases
   millrace-bench index-scale-out --documents 100000
                                              # so many documents in each index
-  millrace-bench all --json > figures.jsonl  # everything, some minutes
+  millrace-bench all --json > results.jsonl  # everything, some minutes
 
-A figure stands beside its limit or peer, measured in the same run: memory read, a plain read of the same bytes, bare \
+Each result has a limit or a peer, measured in the same run: memory read, a plain read of the same bytes, bare \
 appends with fsync, the same server where it only parses. The ratio of the two is what to compare between machines.
 
-Some benchmarks start servers: with the `millrace` beside this program, or the one that MILLRACE_BIN names.
+Some benchmarks start servers: with the `millrace` next to this program, or the one that MILLRACE_BIN names.
 
-The exit status is 1 when a figure misses its goal. docs/benchmarks.md explains each.";
+The exit status is 1 when a result misses its goal. docs/benchmarks.md explains each.";
 
 /// A run of this program.
 pub struct BenchCommand {
@@ -54,7 +54,7 @@ pub struct BenchOptions {
     /// Of index-scale-out and index-move: number of documents; 10,000 and 500,000 by default.
     #[arg(long, value_name = "COUNT", value_parser = value_parser!(u64).range(1000..=100_000_000))]
     pub documents: Option<u64>,
-    /// Print one JSON object for each figure.
+    /// Print one JSON object for each result.
     #[arg(long)]
     pub json: bool,
     /// Draw the curves into this file, as SVG.
@@ -128,7 +128,7 @@ fn command() -> Command {
                 .help("The benchmark; 'all' for all of them, 'list' to list them"),
         );
     BenchOptions::augment_args(command.args(variants().into_iter().map(option)))
-        .about("Runs benchmarks, and prints each figure with its limit")
+        .about("Runs benchmarks, and prints each result with its limit")
 }
 
 fn names() -> PossibleValuesParser {

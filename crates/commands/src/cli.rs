@@ -387,7 +387,7 @@ pub struct FeedArguments {
     /// Arrow (Feather) or Parquet, which their first bytes show.
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-    /// Connections to the node, if each operation is a request.
+    /// Connections to the node, if each operation is a request; at most 1024.
     #[arg(long, default_value_t = 8)]
     pub connections: usize,
     /// Maximum number of concurrent requests, if each operation is one; the actual number depends on the

@@ -141,7 +141,7 @@ pub struct ServeArguments {
     /// 429 [default: 67108864].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_ANSWERS_BYTES_MAX")]
     pub answers_bytes_max: Option<usize>,
-    /// Seconds that a request waits for room for its body, its work or its answer [default: 2].
+    /// Seconds that a request waits for memory for its body, its work or its answer [default: 2].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_BODIES_WAIT_S")]
     pub bodies_wait_s: Option<u64>,
     /// Seconds that a body may be behind body-rate-min before it is refused with 408 [default: 30].
@@ -169,10 +169,11 @@ pub struct ServeArguments {
     /// Regular expressions of a query [default: 64].
     #[arg(long, value_name = "COUNT", env = "MILLRACE_QUERY_REGEXES_MAX")]
     pub query_regexes_max: Option<usize>,
-    /// Memory of the results of one query: its matches, groups and hits [default: 256 MiB].
+    /// Memory in bytes of the results of one query: its matches, groups and hits [default:
+    /// 268435456].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_QUERY_MEMORY_MAX")]
     pub query_memory_max: Option<usize>,
-    /// Memory of the results of all queries in flight [default: 512 MiB].
+    /// Memory in bytes of the results of all queries in flight [default: 536870912].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_QUERIES_MEMORY_MAX")]
     pub queries_memory_max: Option<usize>,
     /// Parameters of a request; a list or a tensor is one [default: 1000].
@@ -220,7 +221,7 @@ pub struct ServeArguments {
     /// Seconds for which logs of writes are kept, for points in time between snapshots [default: 0, none].
     #[arg(long, value_name = "SECONDS", env = "MILLRACE_KEEP_LOGS_S")]
     pub keep_logs_s: Option<u64>,
-    /// Bytes of such logs; beyond them the oldest are deleted [default: 16 GB].
+    /// Bytes of such logs; beyond them the oldest are deleted [default: 17179869184].
     #[arg(long, value_name = "BYTES", env = "MILLRACE_KEEP_LOGS_BYTES_MAX")]
     pub keep_logs_bytes_max: Option<u64>,
     /// Threads for work [default: as many as cores].

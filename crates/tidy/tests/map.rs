@@ -7,7 +7,7 @@ const DOCUMENTS: [&str; 5] =
     ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/design.md", "docs/extending.md", "docs/debugging.md"];
 
 /// Journeys of ARCHITECTURE.md, whose steps name their functions.
-const JOURNEYS: [&str; 3] = ["## A document's way", "## A query's way", "### Data moving"];
+const JOURNEYS: [&str; 3] = ["## A document's path", "## A query's path", "### Data moving"];
 
 /// Tables of rules, each with the test or type that holds it in the second column.
 const HELD: [(&str, &str); 2] =

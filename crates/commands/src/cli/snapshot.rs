@@ -28,7 +28,7 @@ pub enum SnapshotCommand {
     Create(SnapshotCreation),
     /// List the snapshots: name, time, documents, bytes.
     List(NodeTimeout),
-    /// Show a snapshot: its figures and its directory, in a cluster those of each node.
+    /// Show a snapshot: its time, documents, bytes and directory, in a cluster those of each node.
     Show(NamedSnapshot),
     /// Delete a snapshot; in a cluster, on all nodes.
     Delete(NamedSnapshot),

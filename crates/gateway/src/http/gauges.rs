@@ -17,12 +17,12 @@ impl RequestBudget {
             ),
             gauge(
                 "millrace.bodies.waiting",
-                "Requests that wait for room for their bodies",
+                "Requests that wait for memory for their bodies",
                 bodies.waiting as f64,
             ),
             MetricGauge::counted(
                 "millrace.bodies.refused",
-                "Requests refused since there was no room for their bodies",
+                "Requests refused since there was no memory for their bodies",
                 bodies.refused,
             ),
             gauge(
@@ -30,10 +30,14 @@ impl RequestBudget {
                 "Bytes reserved for parsing and evaluating requests",
                 work.reserved as f64,
             ),
-            gauge("millrace.work.waiting", "Requests that wait for room for their work", work.waiting as f64),
+            gauge(
+                "millrace.work.waiting",
+                "Requests that wait for memory for their work",
+                work.waiting as f64,
+            ),
             MetricGauge::counted(
                 "millrace.work.refused",
-                "Requests refused since there was no room for their work",
+                "Requests refused since there was no memory for their work",
                 work.refused,
             ),
             gauge(
@@ -43,12 +47,12 @@ impl RequestBudget {
             ),
             gauge(
                 "millrace.answers.waiting",
-                "Requests that wait for room for their answers",
+                "Requests that wait for memory for their answers",
                 answers.waiting as f64,
             ),
             MetricGauge::counted(
                 "millrace.answers.refused",
-                "Requests refused since there was no room for their answers",
+                "Requests refused since there was no memory for their answers",
                 answers.refused,
             ),
         ]

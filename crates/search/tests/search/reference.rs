@@ -64,7 +64,7 @@ fn operators_of_yql() {
         let operators = OPERATORS.iter().filter(|operator| operator.role == role);
         operators.map(|row| (row.name.to_owned(), row.example.to_owned(), row.doc.to_owned())).collect()
     };
-    let about = "The operators that are written as functions. Beside them there are `contains`, `matches`, `in`, `=`, `<`, `>`, `<=`, `>=`, \
+    let about = "The operators that are written as functions. In addition there are `contains`, `matches`, `in`, `=`, `<`, `>`, `<=`, `>=`, \
                  `and`, `or` and `!`.";
     let sections = [
         ("Conditions", of(OperatorRole::Condition)),
@@ -117,7 +117,7 @@ fn words_of_indexing() {
         })
         .collect();
     let about = "The words of the statements after `indexing:`: a word and others with the same meaning, an example, and the effect. \
-                 Beside them there are texts, numbers, `+ - * / %`, `.` between texts, `||` for the first value, and parentheses.";
+                 In addition there are texts, numbers, `+ - * / %`, `.` between texts, `||` for the first value, and parentheses.";
     check("indexing.md", &page("The indexing language", about, &sections));
 }
 
