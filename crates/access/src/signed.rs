@@ -37,8 +37,8 @@ struct TokenKey {
     key: DecodingKey,
 }
 
-/// Claims of a token. Their types are strict: a claim of another type is an error, never absent, and so is one
-/// that is there twice.
+/// Claims of a token. Their types are strict: a claim of another type is an error, never absent, and so is
+/// one that is there twice.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TokenClaims {
     pub(crate) sub: String,

@@ -338,9 +338,9 @@ mod tests {
 
     use super::*;
 
-    struct Inputs;
+    struct TestInputs;
 
-    impl FormulaInputs for Inputs {
+    impl FormulaInputs for TestInputs {
         fn score(&self) -> f64 {
             2.0
         }
@@ -399,7 +399,7 @@ mod tests {
             ("double v = a; if (v > 9) { return 1; } if (v > 8) { return 2; } v + 1", 7.0),
             ("float a1 = 2; def b = a1 * 3;\n return b + a1", 8.0),
         ] {
-            let value = parsed(source).and_then(|formula| formula.value(&Inputs));
+            let value = parsed(source).and_then(|formula| formula.value(&TestInputs));
             let value = value.unwrap_or_else(|error| panic!("{source}: {error}"));
             assert!((value - expected).abs() < 1e-12, "{source}: {value}");
         }
@@ -439,8 +439,8 @@ mod tests {
         assert!(parsed(&("1+".repeat(200) + "1")).is_ok());
         assert!(parsed(&("1+".repeat(300) + "1")).is_err());
         assert!(parsed(&"-".repeat(4_000)).is_err());
-        assert!(parsed("doc['m'].value").expect("a formula").value(&Inputs).is_err());
-        assert!(parsed("dotProduct(params.w, 'm')").expect("a formula").value(&Inputs).is_err());
+        assert!(parsed("doc['m'].value").expect("a formula").value(&TestInputs).is_err());
+        assert!(parsed("dotProduct(params.w, 'm')").expect("a formula").value(&TestInputs).is_err());
         assert!(ScriptFormula::parse(&json!({ "id": "stored" }), &[]).is_err());
         assert!(ScriptFormula::parse(&json!({ "source": "1", "lang": "mustache" }), &[]).is_err());
     }

@@ -204,9 +204,10 @@ mod tests {
                 ("negative_boost", json!(0.5)),
                 ("origin", json!("now")),
                 ("pivot", json!("1d")),
+                ("script", json!("1")),
             ] {
                 if MEMBERS.iter().any(|(other, known)| other == kind && known.contains(&name)) {
-                    let has_query = ["nested", "function_score"].contains(kind);
+                    let has_query = ["nested", "function_score", "script_score"].contains(kind);
                     members[name] =
                         if has_query && name == "query" { json!({ "match_all": {} }) } else { value };
                 }

@@ -11,8 +11,8 @@ const CONSTANT: f64 = 60.0;
 /// Greatest number of documents of a query that get a rank, and greatest constant.
 const NUMBER_MAX: usize = 10_000;
 
-/// Fusion of the results of several queries. The score of a document is the sum of `1 / (constant + rank)` over
-/// the queries among whose first documents it is.
+/// Fusion of the results of several queries. The score of a document is the sum of `1 / (constant + rank)`
+/// over the queries among whose first documents it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct RankFusion {
     /// Documents of each query that get a rank; `None`: as many as the page has.

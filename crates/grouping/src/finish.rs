@@ -181,7 +181,8 @@ impl<E> GroupBuilder<'_, '_, E> {
             self.path.push((offset + index) as u32);
             let (outputs, lists) = self.group_content(&spec.level, &list.level, group)?;
             self.path.pop();
-            // If the request specifies the order, relevance encodes the rank: from 1 in equal steps towards 0.
+            // If the request specifies the order, relevance encodes the rank: from 1 in equal steps towards
+            // 0.
             let relevance = if spec.order.is_empty() {
                 list.level.ranks[group]
             } else {

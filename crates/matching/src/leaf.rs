@@ -308,9 +308,9 @@ impl ReadyLeaf {
             && (self.leaves.is_some() || layout(&self.field.data_type) == ValueLayout::Text)
     }
 
-    /// Matches of leaves that ask for one value each, in the documents `within`. This leaf asks for any of the
-    /// values, and its weights are their numbers, which `asking` has the indices of the leaves for: so each
-    /// value is looked up once. `None` for a column of another form.
+    /// Matches of leaves that ask for one value each, in the documents `within`. This leaf asks for any of
+    /// the values, and its weights are their numbers, which `asking` has the indices of the leaves for: so
+    /// each value is looked up once. `None` for a column of another form.
     pub(crate) fn find_asked(
         &self,
         leaves: &[&ReadyLeaf],
@@ -348,10 +348,9 @@ impl ReadyLeaf {
                 for (leaf, found) in leaves.iter().zip(&mut found).filter(|_| !values.irregular().is_empty())
                 {
                     let irregular = values.irregular().iter().map(|row| rows[*row]);
-                    found
-                        .extend(irregular.filter_map(|row| {
-                            Some((row, leaf.any_weight(column, row, false, &mut buffer)?))
-                        }));
+                    found.extend(irregular.filter_map(|row| {
+                        Some((row, leaf.any_weight(column, row, WeightSource::Stored, &mut buffer)?))
+                    }));
                     found.sort_unstable();
                 }
             }

@@ -336,7 +336,7 @@ mod tests {
         check("z x | a b", Some(1), 2, true);
         check("z x | a b", Some(0), 2, false);
         check("a b | x | z", Some(0), 9, true);
-        check("a z b", Some(0), 0, true);
+        check("a z b", Some(0), 0, false);
         check("z b a z", None, 0, true);
         check("z b a x", None, 1, false);
     }

@@ -1,7 +1,7 @@
 //! Shapes of Arrow's tensors: columns with the extension type `arrow.fixed_shape_tensor`.
 //!
-//! Their numbers lie in one flat list, so its size alone does not tell that its cells are in another order than
-//! those of the field.
+//! Their numbers lie in one flat list, so its size alone does not tell that its cells are in another order
+//! than those of the field.
 
 use arrow_schema::{DataType as ArrowType, Field};
 use millrace_document::DataType;

@@ -238,8 +238,8 @@ fn label(array: &dyn Array, row: usize) -> Result<String, Error> {
     name_of(array, row).ok_or_else(|| Error::value("a label is null"))
 }
 
-/// True if a column has the cells for one address of a tensor: a list of all of them, or lists of lists with a
-/// level for each dimension, which are read from outside to inside.
+/// True if a column has the cells for one address of a tensor: a list of all of them, or lists of lists with
+/// a level for each dimension, which are read from outside to inside.
 fn is_block(column: &ArrowType, tensor_type: &TensorType) -> bool {
     let is_number_of_map = tensor_type.mapped().count() > 0 && tensor_type.indexed().next().is_none();
     // The size of each level, if it is fixed.

@@ -60,6 +60,7 @@ const OWNED_CALLS: [OwnedCall; 8] = [
             "schema/src/application.rs",
             "store/src/check.rs",
             "store/src/context.rs",
+            "store/src/replica/damaged.rs",
             "store/src/snapshot",
             "store/src/state/",
             "store/src/tail/",

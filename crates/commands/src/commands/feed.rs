@@ -84,8 +84,8 @@ pub async fn run(
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Checks that a file is there and begins with an operation, before anything of other files is stored. A table
-/// has columns instead, and a pipe can be read only once: these are checked when their turn comes.
+/// Checks that a file is there and begins with an operation, before anything of other files is stored. A
+/// table has columns instead, and a pipe can be read only once: these are checked when their turn comes.
 fn check_start_of(path: &Path, resume: Option<&ResumeFile>) -> Result<(), Error> {
     if path.as_os_str() != "-" && (path.is_dir() || !path.exists()) {
         return CommandInput::open(path).map(drop);

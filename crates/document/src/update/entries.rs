@@ -160,7 +160,8 @@ mod tests {
         };
         let map = |key: DataType| DataType::Map(Box::new(key), Box::new(DataType::Int));
         let id = DocumentId::parse("id:n:note::1").expect("an id");
-        let types: [(DataType, fn(i32) -> DocumentValue); 4] = [
+        type KeyOfNumber = fn(i32) -> DocumentValue;
+        let types: [(DataType, KeyOfNumber); 4] = [
             (map(DataType::String), text),
             (map(DataType::Double), double),
             (set(false), text),

@@ -10,8 +10,7 @@ use millrace_node::Node;
 use parking_lot::Mutex;
 
 use super::{
-    ExplicitIds, LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, PartitionWrite,
-    raised,
+    LogPartition, PARTITIONS_MAX, PartitionEntry, PartitionHold, PartitionLoad, PartitionWrite, raised,
 };
 use crate::Error;
 use crate::catalog::{

@@ -233,7 +233,7 @@ fn hits_inside_of_answers_are_highlighted_by_the_query_that_found_them() {
         let answer = service.get("POST /a/_search", &body.to_string());
         assert_eq!(answer.pointer(pointer), Some(&expected), "{body}: {answer}");
     }
-    let regexp = json!({ "fields": {}, "highlight_query": { "regexp": { "t": "f.*" } } });
+    let regexp = json!({ "fields": { "t": {} }, "highlight_query": { "regexp": { "t": "f.*" } } });
     let body = json!({ "aggs": { "h": { "top_hits": { "highlight": regexp } } } }).to_string();
     let (status, answer) = service.ask("POST /a/_search", &body);
     assert!(status == 400 && answer.to_string().contains("[highlight_query]"), "{answer}");

@@ -349,8 +349,8 @@ async fn sweep_here(
 }
 
 /// Waits until the documents before these are paid back, by the limits on written bytes of their groups and
-/// of the caller. False if that is not before the deadline.
-async fn is_within_limits(call: &DocumentCall, ids: &[DocumentId], deadline: Instant) -> bool {
+/// of the caller. False if that takes longer than `time`.
+async fn is_within_limits(call: &DocumentCall, ids: &[DocumentId], time: Duration) -> bool {
     let limits = call.node.quotas().fed();
     let Some(caller) = call.caller.as_deref().filter(|caller| limits.limits(caller)) else { return true };
     let groups: BTreeSet<&DocumentGroup> = ids.iter().map(DocumentId::group).collect();

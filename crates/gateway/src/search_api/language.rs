@@ -173,8 +173,8 @@ impl PromptRequest {
         })
     }
 
-    /// Asks the model, and answers in this format. What the answer shows beside that of the model is in memory
-    /// until it is sent, which takes as long as the model does, and counts as a part of the answer.
+    /// Asks the model, and answers in this format. What the answer shows beside that of the model is in
+    /// memory until it is sent, which takes as long as the model does, and counts as a part of the answer.
     pub(super) async fn answer(
         &self,
         prompt: SearchedPrompt,

@@ -1,8 +1,8 @@
 //! Conditions on one element of an array of text, decided by the positions of words.
 //!
 //! The tokens of an array have a boundary between elements. The elements that contain a word follow from the
-//! positions of the word and of the boundaries, so no element is split into words again. Words near each other
-//! in an element are so by their positions there.
+//! positions of the word and of the boundaries, so no element is split into words again. Words near each
+//! other in an element are so by their positions there.
 
 use millrace_column::{Column, ELEMENT_BOUNDARY, TokenIds};
 use millrace_plan::{LeafId, PlanNode};
@@ -59,8 +59,8 @@ impl<'n> ElementWords<'n> {
     }
 }
 
-/// Collects the leaves of a tree, and of its conditions of nearness the lists of theirs; false if it has other
-/// nodes than these and boolean ones.
+/// Collects the leaves of a tree, and of its conditions of nearness the lists of theirs; false if it has
+/// other nodes than these and boolean ones.
 pub(super) fn collect<'n>(
     node: &'n PlanNode,
     leaves: &mut Vec<LeafId>,

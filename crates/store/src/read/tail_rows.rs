@@ -75,7 +75,9 @@ impl StoreSnapshot<'_> {
         if self.snapshots.len() > 1 {
             // Those of each generation are in order: a stable sort merges them.
             rows.sort_by(|a, b| a.key().cmp(b.key()));
-            rows.dedup_by(|later, first| RowKey::sort_key_in(later.key()) == RowKey::sort_key_in(first.key()));
+            rows.dedup_by(|later, first| {
+                RowKey::sort_key_in(later.key()) == RowKey::sort_key_in(first.key())
+            });
         }
         if let Some(end) = end {
             // Another generation can have newer versions of what is behind the end in this one.

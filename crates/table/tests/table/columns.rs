@@ -59,7 +59,8 @@ fn entries(key: ArrowType, value: ArrowType) -> ArrowType {
     ArrowType::Map(Arc::new(entries), false)
 }
 
-/// Every Arrow type, and the kinds of fields that take it. No column is taken as something else than it means.
+/// Every Arrow type, and the kinds of fields that take it. No column is taken as something else than it
+/// means.
 #[test]
 fn each_arrow_type_is_taken_by_the_kinds_of_fields_that_have_its_values() {
     use ArrowType::*;
@@ -150,7 +151,7 @@ fn each_arrow_type_is_taken_by_the_kinds_of_fields_that_have_its_values() {
         (structure(&[("lat", Float64), ("lon", Float64)]), ""),
         (list(structure(&[("a", Utf8), ("b", Int32), ("value", Float32)])), "links"),
         (list(structure(&[("a", Utf8), ("value", Utf8), ("value_", fixed(Float32, 2))])), "mixed"),
-        (list(structure(&[("key", Utf8), ("value", Int32)])), ""),
+        (list(structure(&[("key", Utf8), ("value", Int32)])), "sparse"),
     ];
     for (arrow, expected) in cases {
         let takes = |data_type: &DataType| {
@@ -240,7 +241,8 @@ fn shapes_are_compared_with_those_of_the_tensors_within_a_field() {
     };
     let member = DocumentField { name: "cells".into(), data_type: matrix() };
     let page = StructType { name: "page".to_owned(), fields: vec![member] };
-    let forms: [(DataType, fn(Field) -> ArrowType); 3] = [
+    type TypeOfItems = fn(Field) -> ArrowType;
+    let forms: [(DataType, TypeOfItems); 3] = [
         (DataType::Struct(Arc::new(page)), |cells| ArrowType::Struct(Fields::from(vec![cells]))),
         (array(matrix()), |cells| ArrowType::List(Arc::new(cells))),
         (map(DataType::String, matrix()), |cells| {
