@@ -7,7 +7,14 @@ mod queries;
 mod replication;
 mod world;
 
+use millrace_fixtures::SeededRandom;
+
 use self::world::FeedWorld;
+
+/// A time between two, in milliseconds, as microseconds.
+fn millis(random: &mut SeededRandom, least: u64, most: u64) -> u64 {
+    random.between(1_000 * least, 1_000 * most)
+}
 
 /// A deliberate defect, to verify that the checks detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

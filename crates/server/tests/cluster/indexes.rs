@@ -30,8 +30,13 @@ pub fn feed(server: &TestServer, numbers: std::ops::Range<u32>) {
     };
     let path = directory.path().join("all.jsonl");
     std::fs::write(&path, numbers.map(line).collect::<Vec<_>>().join("\n")).expect("it can be written");
-    let fed = server.millrace(&["feed", path.to_str().expect("a path")]);
-    assert!(fed.status.success(), "{}", String::from_utf8_lossy(&fed.stderr));
+    // Another node may have taken the application only just now, and this one does not have it yet.
+    until("the application is here", &true, || {
+        let fed = server.millrace(&["feed", path.to_str().expect("a path")]);
+        let error = String::from_utf8_lossy(&fed.stderr);
+        assert!(fed.status.success() || error.contains("no application is deployed"), "{error}");
+        fed.status.success()
+    });
 }
 
 pub fn query(server: &TestServer, condition: &str, index: &str) -> (u16, Value) {

@@ -5,7 +5,8 @@ use millrace_document::Timestamp;
 use millrace_index_feed::CopyNumber;
 
 use super::copies::SimCopy;
-use super::world::{FeedWorld, INDEX_NODES, WorldEvent, millis};
+use super::millis;
+use super::world::{FeedWorld, INDEX_NODES, WorldEvent};
 
 impl FeedWorld {
     /// A node or a message fails.

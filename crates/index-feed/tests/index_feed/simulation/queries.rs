@@ -7,7 +7,8 @@ use millrace_index_feed::{CopyFreshness, CopyNumber, FollowEffect, MARGIN_US, Ow
 
 use super::FeedSabotage;
 use super::documents::SimDocument;
-use super::world::{FeedWorld, INDEX_NODES, START, WorldEvent, millis};
+use super::millis;
+use super::world::{FeedWorld, INDEX_NODES, START, WorldEvent};
 
 /// Time that a query waits for a copy.
 const QUERY_US: u64 = 5_000_000;

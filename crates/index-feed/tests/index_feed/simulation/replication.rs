@@ -8,7 +8,8 @@ use millrace_index_feed::{AdoptedState, IndexFeedSource, MARGIN_US, OwnerReport,
 
 use super::FeedSabotage;
 use super::documents::{BUCKET_BITS, DocumentNode, SimChange, SimDocument, SimReplica, SimWrite};
-use super::world::{FeedWorld, WorldEvent, millis};
+use super::millis;
+use super::world::{FeedWorld, WorldEvent};
 
 /// Time after which a write is given up.
 const GIVEN_UP_US: u64 = 6_000_000;

@@ -10,11 +10,11 @@ use millrace_index_feed::{
     FollowEffect, FollowRequest, MARGIN_US, PageContent, SourceRun,
 };
 
-use super::FeedSabotage;
 use super::copies::{CopyNode, SimCopy, shown};
 use super::documents::{BUCKET_BITS, DocumentNode, SimChange, SimDocument, SimFieldValue, SimWrite};
 use super::queries::OpenQuery;
 use super::replication::{MergeStep, OpenWrite};
+use super::{FeedSabotage, millis};
 
 /// Time at which the simulation begins, and the length of its two parts: with faults, and without.
 pub const START: u64 = 1_000_000_000;
@@ -160,11 +160,6 @@ pub enum WorldEvent {
     Poll {
         query: u64,
     },
-}
-
-/// A time between two, in milliseconds, as microseconds.
-pub fn millis(random: &mut SeededRandom, least: u64, most: u64) -> u64 {
-    random.between(1_000 * least, 1_000 * most)
 }
 
 pub struct FeedWorld {
