@@ -11,8 +11,8 @@ from packages import call, deploy, services
 SCHEMA = """schema page {
     document page {
         struct person { field name type string { } field age type int { } }
-        field authors type array<person> { indexing: summary struct-field name { indexing: attribute } }
-        field notes type map<string, string> { indexing: summary struct-field key { indexing: attribute } }
+        field authors type array<person> { indexing { summary } struct-field name { indexing: attribute } }
+        field notes type map<string, string> { indexing { summary } struct-field key { indexing: attribute } }
         field text type string { indexing: summary | index }
         field year type int { indexing: summary | attribute }
     }
