@@ -37,16 +37,16 @@ pub(crate) struct FedBytes<'r> {
 pub(crate) struct FedByteLimits {
     /// Limit of each group, in bytes a second.
     group_max: Option<u64>,
-    /// What is left for all that is written.
+    /// Remaining bytes of all writes.
     written: FedAllowances,
-    /// What is left for documents that updates write again. It is looked at while updates are decided, whose
-    /// own bytes have been taken from the others.
+    /// Remaining bytes of documents that updates write again. It is looked at while updates are decided,
+    /// whose own bytes have been taken from the others.
     rewritten: FedAllowances,
     /// Pieces of streams that have waited.
     paced: AtomicU64,
 }
 
-/// What is left to groups and callers.
+/// Remaining bytes of groups and of callers.
 struct FedAllowances {
     groups: Mutex<TokenBuckets<DocumentGroup>>,
     callers: Mutex<TokenBuckets<String>>,
