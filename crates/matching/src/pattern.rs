@@ -199,6 +199,11 @@ impl WordMatcher {
         matches!(self.kind, PatternKind::Regex { .. })
     }
 
+    /// True if words are only compared with texts, which takes little time.
+    pub(crate) const fn is_comparison(&self) -> bool {
+        !matches!(self.kind, PatternKind::Regex { .. } | PatternKind::Fuzzy(_) | PatternKind::Substring(_))
+    }
+
     /// True if [`WordMatcher::prefix`] describes the pattern completely.
     pub(crate) const fn is_prefix(&self) -> bool {
         matches!(self.kind, PatternKind::Prefix(_))

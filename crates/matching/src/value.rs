@@ -204,7 +204,12 @@ impl ValueTest {
 
     /// The texts that match, each tested once; `None` if they hardly repeat, or testing takes little time.
     pub(crate) fn matched_repeated(&self, texts: &[&[u8]]) -> Option<MatchedValues> {
-        if self.ascii.is_some() || matches!(self.kind, ValueMatchKind::In(_)) {
+        let is_quick = match &self.kind {
+            ValueMatchKind::In(_) => true,
+            ValueMatchKind::Pattern(pattern) => self.folding.is_none() && pattern.is_comparison(),
+            _ => false,
+        };
+        if is_quick || self.ascii.is_some() {
             return None;
         }
         let repeated = RepeatedTexts::new(texts)?;
