@@ -4,7 +4,7 @@ use std::process::Command;
 
 use hyper::Method;
 
-use crate::nodes::{TestEtcd, count, ideal_at, is_ideal, node, put, services, until};
+use crate::nodes::{TestEtcd, are_ideal, count, node, put, services, until};
 use crate::support::{MILLRACE, NOTE, TestServer};
 
 /// Number of groups; enough for each node to have replicas of some.
@@ -19,10 +19,7 @@ fn replicas_that_cannot_be_read_are_filled_from_the_others() {
     for group in 0..GROUPS {
         put(&nodes[0], group, 1);
     }
-    until("replicated", &true, || {
-        let at = ideal_at(&nodes[0]);
-        at.is_some() && nodes[1..].iter().all(|node| ideal_at(node) == at)
-    });
+    until("replicated", &true, || are_ideal(&nodes));
     // Its documents are in files from then on.
     let (status, answer) = nodes[0].config(Method::POST, "/snapshot/v1/?name=sealed");
     assert_eq!(status, 200, "{answer}");
@@ -41,7 +38,8 @@ fn replicas_that_cannot_be_read_are_filled_from_the_others() {
     };
     assert!(!doctor(&nodes[2]));
     nodes[2].start_again();
-    until("it has its replicas again", &true, || is_ideal(&nodes[0], &nodes[2]));
+    // Each node tells of the buckets that it owns alone.
+    until("it has its replicas again", &true, || are_ideal(&nodes));
     for node in &nodes {
         until("all nodes have all", &Some(u64::from(GROUPS)), || count(node));
     }

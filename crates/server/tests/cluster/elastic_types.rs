@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::nodes::{TestEtcd, count, ideal_at, node, put, services, until};
+use crate::nodes::{TestEtcd, are_ideal, count, node, put, services, until};
 use crate::support::{NOTE, TestServer};
 
 /// Groups, enough for each node to have some, and the documents of each.
@@ -112,7 +112,7 @@ fn searches_of_all_groups_are_complete_or_refused_while_documents_move() {
         let body = json!({ "fields": { "title": "word ".repeat(WORDS), "stars": number } }).to_string();
         until(&path, &200, || nodes[0].call(Method::POST, &path, &body).0);
     }
-    until("settled", &true, || nodes.iter().all(|server| ideal_at(server).is_some()));
+    until("settled", &true, || are_ideal(&nodes));
     let all = Some(u64::from(MOVED));
     let documents_of = |server: &TestServer| server.get("/state/v1/cluster").1["documents"].as_u64();
     let retired = nodes[0].millrace(&["node", "retire", names[1]]);

@@ -4,7 +4,7 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::nodes::{TestEtcd, count, is_ideal, node, services, until};
+use crate::nodes::{TestEtcd, are_ideal, count, node, services, until};
 use crate::support::{NOTE, TestServer};
 
 /// Number of groups; enough for each node to have replicas of some.
@@ -57,7 +57,7 @@ fn a_full_disk_on_a_replica_is_named_where_it_refuses_writes() {
     settings.push(("MILLRACE_DISK_RESERVE", "1000000000000000"));
     nodes[2].set_environment(&settings);
     nodes[2].start_again();
-    until("c is back", &true, || is_ideal(&nodes[0], &nodes[2]) && is_ideal(&nodes[0], &nodes[1]));
+    until("c is back", &true, || are_ideal(&nodes));
 
     let mut refused = Vec::new();
     for group in 0..GROUPS {
@@ -87,7 +87,7 @@ fn a_full_disk_on_a_replica_is_named_where_it_refuses_writes() {
     nodes[2].terminate();
     nodes[2].set_environment(&settings);
     nodes[2].start_again();
-    until("c has room", &true, || is_ideal(&nodes[0], &nodes[2]));
+    until("c has room", &true, || are_ideal(&nodes));
     for group in 0..GROUPS {
         until("written again", &200, || write(&nodes[1], Method::POST, group, 3).0);
     }

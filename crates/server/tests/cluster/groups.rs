@@ -2,7 +2,7 @@
 
 use hyper::Method;
 
-use crate::nodes::{TestEtcd, count, ideal_at, is_ideal, node, put, until, visited};
+use crate::nodes::{TestEtcd, are_ideal, count, node, put, until, visited};
 use crate::support::{NOTE, SERVICES, TestServer};
 
 /// Two groups of two nodes, with a replica of everything in each.
@@ -38,7 +38,7 @@ fn a_whole_group_is_lost_and_another_answers_with_everything() {
     for node in &nodes {
         until("all are there", &Some(written), || count(node));
     }
-    until("placed", &true, || nodes.iter().all(|node| ideal_at(node).is_some()));
+    until("placed", &true, || are_ideal(&nodes));
 
     // One after the other: half of a cluster that vanishes at once could as well be the other side of a
     // split.
@@ -46,7 +46,7 @@ fn a_whole_group_is_lost_and_another_answers_with_everything() {
         nodes[at].terminate();
         until("without one more", &Some(written), || count(&nodes[0]));
     }
-    until("all are in the other group", &true, || is_ideal(&nodes[0], &nodes[1]));
+    until("all are in the other group", &true, || are_ideal(&nodes[..2]));
     for number in 60..80 {
         put(&nodes[number as usize % 2], number % 20, number);
         written += 1;
@@ -62,9 +62,7 @@ fn a_whole_group_is_lost_and_another_answers_with_everything() {
     for at in [2, 3] {
         nodes[at].start_again();
     }
-    until("both groups have everything", &true, || {
-        is_ideal(&nodes[0], &nodes[2]) && is_ideal(&nodes[1], &nodes[3])
-    });
+    until("both groups have everything", &true, || are_ideal(&nodes));
     for at in [0, 1] {
         nodes[at].terminate();
         until("asked in the other group", &Some(written), || count(&nodes[3]));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::nodes::{TestEtcd, ideal_at, node, services, until};
+use crate::nodes::{TestEtcd, are_ideal, node, services, until};
 use crate::support::{NOTE, TestServer};
 
 const INDEXES: &str = "<index-service>
@@ -139,10 +139,7 @@ fn check(nodes: &[&TestServer], when: &str) {
 }
 
 pub fn settled(nodes: &[&TestServer]) {
-    until("ideal", &true, || {
-        let versions: Vec<Option<u64>> = nodes.iter().map(|node| ideal_at(node)).collect();
-        versions[0].is_some() && versions.iter().all(|version| *version == versions[0])
-    });
+    until("ideal", &true, || are_ideal(nodes.iter().copied()));
 }
 
 #[test]

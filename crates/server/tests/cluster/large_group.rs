@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::elastic_types::scrolled;
 use crate::indexes::values;
-use crate::nodes::{TestEtcd, ideal_at, node, put, until, visited};
+use crate::nodes::{TestEtcd, are_ideal, node, put, until, visited};
 use crate::support::{NOTE, SERVICES, TestServer};
 
 /// More than the minimum of `bucket-splitting`.
@@ -106,7 +106,7 @@ fn a_group_that_grows_too_large_is_shared_by_the_nodes() {
     for server in &nodes {
         until("divided", &Some(1), || server.get("/state/v1/cluster").1["divided_groups"].as_u64());
     }
-    until("settled", &true, || nodes.iter().all(|server| ideal_at(server).is_some()));
+    until("settled", &true, || are_ideal(&nodes));
     nodes.iter().for_each(|server| check(server, "divided"));
     // Each node answers by its index for its parts alone, though it has the entries of others.
     for server in &nodes {

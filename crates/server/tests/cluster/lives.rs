@@ -2,7 +2,7 @@
 
 use hyper::Method;
 
-use crate::nodes::{TestEtcd, count, is_ideal, node, put, services, until, visited};
+use crate::nodes::{TestEtcd, are_ideal, count, node, put, services, until, visited};
 use crate::support::{NOTE, TestServer};
 
 #[test]
@@ -49,11 +49,11 @@ fn nodes_answer_as_one_and_lose_nothing_when_they_are_killed() {
         written += 1;
     }
     until("without b", &Some(written), || count(&nodes[2]));
-    until("healed", &true, || is_ideal(&nodes[0], &nodes[2]));
+    until("healed", &true, || are_ideal([&nodes[0], &nodes[2]]));
     // It comes back, and has the writes of that time; so another one may go.
     nodes[1].start_again();
     until("b is back", &Some(written), || count(&nodes[1]));
-    until("balanced", &true, || is_ideal(&nodes[0], &nodes[1]));
+    until("balanced", &true, || are_ideal(&nodes));
     nodes[2].kill();
     until("without c", &Some(written), || count(&nodes[0]));
     until("without c, asked of b", &Some(written), || count(&nodes[1]));
@@ -103,6 +103,6 @@ fn what_no_longer_belongs_is_removed_by_the_owners_on_all_replicas() {
         until("without one", &Some(35), || count(other));
         nodes[gone].start_again();
         until("back", &Some(35), || count(&nodes[gone]));
-        until("ideal", &true, || is_ideal(&nodes[0], &nodes[1]) && is_ideal(&nodes[1], &nodes[2]));
+        until("ideal", &true, || are_ideal(&nodes));
     }
 }

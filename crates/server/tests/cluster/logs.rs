@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::nodes::{TestEtcd, ideal_at, node, node_with, services, until};
+use crate::nodes::{TestEtcd, are_ideal, node, node_with, services, until};
 use crate::support::{NOTE, TestServer, free_port};
 
 /// Documents of a bulk.
@@ -44,12 +44,6 @@ fn check_found(nodes: &[&TestServer], acknowledged: &BTreeSet<u64>) {
     for server in nodes {
         until("acknowledged documents are found", &0, || acknowledged.difference(&found(server)).count());
     }
-}
-
-/// Nodes that have partitions of the data stream: those with documents of it in their stores.
-fn settled(nodes: &[&TestServer]) -> bool {
-    let versions: Vec<_> = nodes.iter().map(|node| ideal_at(node)).collect();
-    versions[0].is_some() && versions.iter().all(|version| *version == versions[0])
 }
 
 /// Status of the cluster, and the number of its nodes, as a node says.
@@ -93,7 +87,7 @@ fn logs_outlive_any_one_node_and_are_dropped_on_all() {
     until("deployed", &200, || {
         nodes[0].deploy(&[("services.xml", &services(2)), ("schemas/note.sd", NOTE)]).0
     });
-    until("settled", &true, || settled(&nodes.iter().collect::<Vec<_>>()));
+    until("settled", &true, || are_ideal(&nodes));
     let template = json!({
         "index_patterns": ["logs-*"],
         "data_stream": {},
@@ -125,7 +119,7 @@ fn logs_outlive_any_one_node_and_are_dropped_on_all() {
         write(&others, &mut acknowledged);
         assert!(acknowledged.len() > before, "writes go on without node {gone}");
         nodes[gone].start_again();
-        until("settled", &true, || settled(&nodes.iter().collect::<Vec<_>>()));
+        until("settled", &true, || are_ideal(&nodes));
         until("all nodes serve", &health("green", 3), || health_at(&nodes[gone]));
         check_found(&[&nodes[gone]], &acknowledged);
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::nodes::{TestEtcd, ideal_at, node_with, services, until};
+use crate::nodes::{TestEtcd, are_ideal, node_with, services, until};
 use crate::support::{NOTE, TestServer};
 
 /// Documents of the group. Together they are larger than what a stream holds on its way.
@@ -62,7 +62,7 @@ fn a_stream_has_all_documents_of_a_group_that_moves_meanwhile() {
         let body = json!({ "fields": { "title": format!("note{number} ").repeat(8_000) } }).to_string();
         until(&path, &200, || nodes[0].call(Method::POST, &path, &body).0);
     }
-    until("settled", &true, || nodes.iter().all(|server| ideal_at(server).is_some()));
+    until("settled", &true, || are_ideal(&nodes));
     let owner = (0..3).find(|at| documents_of(&nodes[*at]).is_some_and(|count| count > 0));
     let owner = owner.expect("one node has the documents");
     let other = (owner + 1) % 3;

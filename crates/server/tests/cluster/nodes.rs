@@ -145,12 +145,16 @@ pub fn visited(server: &TestServer) -> BTreeSet<String> {
     }
 }
 
-/// True if two nodes act by one state, and have nothing left to do for the buckets that they own.
-pub fn is_ideal(one: &TestServer, other: &TestServer) -> bool {
-    ideal_at(one).is_some_and(|own| own >= 3 && ideal_at(other) == Some(own))
+/// True if these nodes act by one state, and have nothing left to do for the buckets that they own. Others may
+/// have, of which these have replicas: to be sure of a node's data, name all that run.
+pub fn are_ideal<'a>(nodes: impl IntoIterator<Item = &'a TestServer>) -> bool {
+    let versions: Vec<Option<u64>> = nodes.into_iter().map(ideal_at).collect();
+    versions[0].is_some_and(|version| version >= versions.len() as u64)
+        && versions.iter().all(|version| *version == versions[0])
 }
 
-/// Version of the cluster state by which a node has all data that it should; `None` while it has not.
+/// Version of the cluster state by which a node has nothing left to do for the buckets that it owns; `None`
+/// while it has.
 pub fn ideal_at(server: &TestServer) -> Option<u64> {
     let (_, answer) = server.get("/state/v1/cluster");
     let ideal = &answer["ideal"];

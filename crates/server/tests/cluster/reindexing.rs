@@ -8,7 +8,7 @@ use hyper::Method;
 use millrace_client::{HttpProtocol, NodeClient, OutgoingRequest};
 use serde_json::{Value, json};
 
-use crate::nodes::{TestEtcd, count, ideal_at, node, services, until};
+use crate::nodes::{TestEtcd, are_ideal, count, node, services, until};
 use crate::support::{NOTE, TestServer};
 
 const APPLICATION: &str = "/application/v2/tenant/default/application/default";
@@ -127,7 +127,7 @@ fn every_document_is_done_while_clients_write_and_nodes_come_and_go() {
     for server in &nodes {
         until("divided", &Some(1), || server.get("/state/v1/cluster").1["divided_groups"].as_u64());
     }
-    until("settled", &true, || nodes.iter().all(|server| ideal_at(server).is_some()));
+    until("settled", &true, || are_ideal(&nodes));
 
     deploy(&nodes[1], &shouting("again"));
     for server in &nodes {
@@ -169,9 +169,8 @@ fn every_document_is_done_while_clients_write_and_nodes_come_and_go() {
 
     assert!(!written.is_empty());
     // Each replica is queried: any node alone has the same documents when another is gone.
-    let settled = |nodes: &[TestServer]| nodes.iter().all(|server| ideal_at(server).is_some());
     for gone in 0..3 {
-        until("ideal", &true, || settled(&nodes));
+        until("ideal", &true, || are_ideal(&nodes));
         nodes[gone].kill();
         let server = &nodes[(gone + 1) % 3];
         until("without one", &Some(u64::from(LARGE + OTHERS)), || count(server));

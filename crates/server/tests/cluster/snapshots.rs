@@ -8,7 +8,7 @@ use std::time::Duration;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::nodes::{TestEtcd, count, ideal_at, node, node_in, node_with, put, services, until};
+use crate::nodes::{TestEtcd, are_ideal, count, node, node_in, node_with, put, services, until};
 use crate::support::{NOTE, TestServer, time_passed};
 
 fn text(output: &Output) -> String {
@@ -109,8 +109,7 @@ fn a_time_is_restored_from_all_nodes_though_buckets_moved() {
     for number in 0..60 {
         put(&nodes[0], number % 20, number);
     }
-    let settled = |nodes: &[TestServer]| nodes.iter().all(|server| ideal_at(server).is_some());
-    until("placed", &true, || settled(&nodes));
+    until("placed", &true, || are_ideal(&nodes));
     let made = nodes[0].millrace(&["snapshot", "create", "first"]);
     assert!(made.status.success(), "{}", text(&made));
     let path = |number: u32| format!("/document/v1/notes/note/group/g{}/{number}", number % 20);
@@ -123,7 +122,7 @@ fn a_time_is_restored_from_all_nodes_though_buckets_moved() {
     (0..20).for_each(|number| write(&nodes[0], number, "second"));
     let retired = nodes[0].millrace(&["node", "retire", "c"]);
     assert!(retired.status.success(), "{}", text(&retired));
-    until("it has given all away", &true, || settled(&nodes) && count(&nodes[0]) == Some(60));
+    until("it has given all away", &true, || are_ideal(&nodes) && count(&nodes[0]) == Some(60));
     (20..40).for_each(|number| write(&nodes[0], number, "third"));
     (40..45).for_each(|number| remove(&nodes[0], &path(number)));
     remove(&nodes[0], "/group/v1/g19?timeout=20s");
@@ -152,7 +151,7 @@ fn a_time_is_restored_from_all_nodes_though_buckets_moved() {
     assert_eq!(title(&nodes[0], 8), "later", "other groups stay as they are");
     // A node that has joined has its logs from the beginning, and no snapshot.
     let mut joined = node_with(&etcd, "d", &keeping);
-    until("placed", &true, || settled(&nodes) && ideal_at(&joined).is_some());
+    until("placed", &true, || are_ideal(nodes.iter().chain([&joined])));
     let again = joined.millrace(&["snapshot", "restore", "--group", "g8", "--at", &at]);
     assert!(again.status.success(), "{}", text(&again));
     until(&path(8), &expected(8), || title(&nodes[0], 8));
@@ -169,7 +168,7 @@ fn a_time_is_restored_from_all_nodes_though_buckets_moved() {
     };
     changed("retire");
     // Four documents of the restored groups were removed before the time.
-    until("it has given all away", &true, || settled(&nodes) && count(&nodes[0]) == Some(60 - 4));
+    until("it has given all away", &true, || are_ideal(&nodes) && count(&nodes[0]) == Some(60 - 4));
     joined.terminate();
     until("removed", &true, || nodes[0].millrace(&["node", "remove", "d"]).status.success());
 

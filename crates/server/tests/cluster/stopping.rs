@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::load::ClientLoad;
-use crate::nodes::{TestEtcd, count, ideal_at, is_ideal, node, put, services, until};
+use crate::nodes::{TestEtcd, are_ideal, count, node, put, services, until};
 use crate::support::{NOTE, TestServer};
 
 fn three(etcd: &TestEtcd) -> Vec<TestServer> {
@@ -34,8 +34,7 @@ fn no_request_fails_while_nodes_are_stopped_and_started_one_after_another() {
         nodes[at].terminate();
         thread::sleep(Duration::from_millis(500));
         nodes[at].start_again();
-        let other = (at + 1) % 3;
-        until("it is back", &true, || is_ideal(&nodes[at], &nodes[other]));
+        until("it is back", &true, || are_ideal(&nodes));
         for load in load {
             let (documents, failed) = load.end();
             assert!(failed.is_empty(), "stopping {at}: {failed:#?}");
@@ -61,10 +60,7 @@ fn a_query_passes_over_a_node_that_is_frozen_within_its_time() {
     }
     let yql = ("yql", "select * from note where true limit 0");
     let (status, answer) = loop {
-        until("settled", &true, || {
-            let version = ideal_at(&nodes[0]);
-            version.is_some() && ideal_at(&nodes[2]) == version
-        });
+        until("settled", &true, || are_ideal(&nodes));
         signal(&nodes[2], "-STOP");
         let frozen = Instant::now();
         let answered = nodes[0].query(&[yql, ("streaming.selection", "true"), ("timeout", "2s")]);

@@ -12,7 +12,7 @@ use millrace_client::{HttpProtocol, OutgoingRequest};
 use millrace_trust::TrustFiles;
 
 use crate::certificates::{TestAuthority, TestCertificate};
-use crate::nodes::{TestEtcd, count, is_ideal, node_with, put, services, until};
+use crate::nodes::{TestEtcd, are_ideal, count, node_with, put, services, until};
 use crate::support::{MILLRACE, NOTE, TestServer, free_port};
 
 /// Settings that name these files.
@@ -56,9 +56,9 @@ fn a_cluster_with_certificates_works_and_hears_nobody_else() {
     // Its data is replicated to the others: replicas are transferred.
     nodes[1].kill();
     put(&nodes[0], 1, 40);
-    until("healed", &true, || is_ideal(&nodes[0], &nodes[2]));
+    until("healed", &true, || are_ideal([&nodes[0], &nodes[2]]));
     nodes[1].start_again();
-    until("balanced", &true, || is_ideal(&nodes[0], &nodes[1]) && is_ideal(&nodes[1], &nodes[2]));
+    until("balanced", &true, || are_ideal(&nodes));
     nodes[2].kill();
     until("without c", &Some(41), || count(&nodes[0]));
     nodes[2].start_again();
