@@ -259,7 +259,11 @@ impl StoreContext {
             let _gates: Vec<_> = old.generations.iter().map(|generation| generation.gate()).collect();
             let follower = self.follower.hold();
             let _changing = follower.changing(buckets)?;
-            self.replace(&old, change)?
+            let reduced = |state: &StoreState| {
+                let new = change(state)?;
+                Ok(StoreState { reduced_at: state.version + 1, ..new })
+            };
+            self.replace(&old, reduced)?
         };
         self.unlink_segments(&gone);
         Ok(())
@@ -280,8 +284,14 @@ impl StoreContext {
         let kept = new.segment_numbers();
         let mut gone = old.segment_numbers();
         gone.retain(|number| kept.binary_search(number).is_err());
-        self.state.store(Arc::new(new));
+        self.set_state(old, new);
         Ok(gone)
+    }
+
+    /// Makes a state that of the store, in the place of this one. One at a time.
+    fn set_state(&self, old: &StoreState, mut new: StoreState) {
+        new.version = old.version + 1;
+        self.state.store(Arc::new(new));
     }
 
     /// Unlinks segments one after another, while no lock is held: those of many drops take long, and the file
@@ -311,9 +321,10 @@ impl StoreContext {
     }
 
     fn roll_alone(&self, _one_at_a_time: &MutexGuard<'_, ()>) -> bool {
-        let Some(new) = self.state().rolled() else { return false };
+        let old = self.state();
+        let Some(new) = old.rolled() else { return false };
         new.generations[0].begin(self.timestamps.next().0);
-        self.state.store(Arc::new(new));
+        self.set_state(&old, new);
         true
     }
 
@@ -335,7 +346,7 @@ impl StoreContext {
         let marks = self.new_marks(&scopes, time);
         match old.generations[0].append_marks(&marks) {
             Ok(()) => {
-                self.state.store(Arc::new(old.with_marks(&marks)));
+                self.set_state(&old, old.with_marks(&marks));
                 for mark in &marks {
                     self.note_erasure(mark);
                     follower.dropped(mark);

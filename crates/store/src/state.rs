@@ -24,6 +24,10 @@ use crate::{Error, ViewScope};
 /// One instant of the store.
 #[derive(Clone)]
 pub(crate) struct StoreState {
+    /// Number of changes since the store was opened.
+    pub version: u64,
+    /// The last version with which versions of documents left buckets other than by marks.
+    pub reduced_at: u64,
     /// Newest first; writes go to the first.
     pub generations: Vec<Arc<TailGeneration>>,
     /// The generation that takes the writes next; there is nothing in it. The manifest names it before the

@@ -27,7 +27,7 @@ use crate::tail::{RowKey, TailVersion};
 const FEW_ROWS: usize = 8;
 
 /// Place of a row: the number of its chunk of the tail, and that of the row in it.
-type TailRowIndex = (usize, usize);
+pub(crate) type TailRowIndex = (usize, usize);
 
 /// Chunks of a group, as seen from one bucket.
 pub(crate) struct GroupRows {
@@ -101,7 +101,7 @@ impl GroupRows {
     }
 
     /// Masks rows of the tail that were replaced. Returns a flag for each piece: it is to be made again.
-    fn replace(&mut self, replaced: &[TailRowIndex]) -> Vec<bool> {
+    pub fn replace(&mut self, replaced: &[TailRowIndex]) -> Vec<bool> {
         let mut remade = vec![false; self.tail.len()];
         for (piece, row) in replaced.iter().copied() {
             let is_end = self.mask(piece, row);
@@ -120,6 +120,29 @@ impl GroupRows {
         remade
     }
 
+    /// Makes those pieces again for which there is a flag, without the rows that are masked, and with new
+    /// rows at the end.
+    pub fn make_again(
+        &mut self,
+        snapshot: &StoreSnapshot<'_>,
+        group: &GroupOfBucket<'_>,
+        remade: &[bool],
+        new: Vec<TailVersion>,
+    ) {
+        let (mut tail, mut run) = (Vec::with_capacity(self.tail.len() + 1), Vec::new());
+        for (part, is_remade) in std::mem::take(&mut self.tail).into_iter().zip(remade) {
+            if *is_remade {
+                run.extend(part.current_rows().map(|row| part.chunk.rows[row].clone()));
+            } else {
+                tail.extend(snapshot.made(group, &mut run));
+                tail.push(part);
+            }
+        }
+        run.extend(new);
+        tail.extend(snapshot.made(group, &mut run));
+        self.tail = tail;
+    }
+
     /// Returns true for a piece that may end only because no more rows fit.
     fn is_full(&self, piece: usize) -> bool {
         self.tail[piece].chunk.rows.len() >= CHUNK_DOCS
@@ -135,7 +158,7 @@ impl TailPart {
     }
 
     /// Rows that no newer version replaces.
-    fn current_rows(&self) -> impl Iterator<Item = usize> {
+    pub fn current_rows(&self) -> impl Iterator<Item = usize> {
         (0..self.chunk.rows.len()).filter(move |row| is_set(&self.current, *row))
     }
 
@@ -195,18 +218,7 @@ impl StoreSnapshot<'_> {
             last.take_while(|(part, _)| level(part.chunk.rows[part.end()].key()) < highest)
                 .for_each(|(_, remade)| *remade = true);
         }
-        let (mut tail, mut run) = (Vec::with_capacity(rows.tail.len() + 1), Vec::new());
-        for (part, is_remade) in std::mem::take(&mut rows.tail).into_iter().zip(remade) {
-            if is_remade {
-                run.extend(part.current_rows().map(|row| part.chunk.rows[row].clone()));
-            } else {
-                tail.extend(self.made(group, &mut run));
-                tail.push(part);
-            }
-        }
-        run.extend(new);
-        tail.extend(self.made(group, &mut run));
-        rows.tail = tail;
+        rows.make_again(self, group, &remade, new);
         Ok(true)
     }
 

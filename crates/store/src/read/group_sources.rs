@@ -40,37 +40,7 @@ impl GroupSources {
     /// whose document has the same or a newer version in a segment. Reads only the chunks that can have such
     /// a document, by its location and by the filter of the segment.
     pub fn replace(&mut self, parts: &mut [ChunkPart]) -> Result<(), Error> {
-        if self.segments.is_empty() {
-            return Ok(());
-        }
-        // Keys are taken apart once for all segments.
-        let mut rows: Vec<(RowKey<'_>, KeyHash)> = Vec::with_capacity(self.tail.len());
-        for version in &self.tail {
-            let row = RowKey::parse(version.key())?;
-            rows.push((row, KeyHash::of(row.id.as_bytes())));
-        }
-        let mut outdated: HashSet<usize> = HashSet::new();
-        let mut first_part = 0;
-        for source in &self.segments {
-            let mut candidates: HashMap<usize, Vec<(usize, RowKey<'_>)>> = HashMap::new();
-            let mut filter = source.segment.filter_reader(source.section);
-            for (index, (row, hash)) in rows.iter().enumerate() {
-                if !filter.may_have(*hash)? {
-                    continue;
-                }
-                let location = row.reversed_location();
-                let after = source.chunks.partition_point(|(_, info)| info.first_location <= location);
-                let before = source.chunks.partition_point(|(_, info)| info.first_location < location);
-                for chunk in before.saturating_sub(1)..after {
-                    candidates.entry(chunk).or_default().push((index, *row));
-                }
-            }
-            for (index, candidates) in candidates {
-                let part = &mut parts[first_part + index];
-                replace_in_chunk(source, index, &candidates, part, &mut outdated)?;
-            }
-            first_part += source.chunks.len();
-        }
+        let outdated = replace_versions(&self.segments, self.tail.iter(), parts)?;
         let mut tail_rows = 0..;
         self.tail.retain(|_| tail_rows.next().is_some_and(|row| !outdated.contains(&row)));
         Ok(())
@@ -91,6 +61,49 @@ impl GroupSources {
             }),
         }
     }
+}
+
+/// Removes documents of which the tail has these newer versions from the masks of segments. Returns the
+/// indices of the versions of which a segment has the same or a newer one. `parts`: the chunks of all
+/// segments. Reads only the chunks that can have such a document, by its location and by the filter of the
+/// segment.
+pub(super) fn replace_versions<'v>(
+    segments: &[SegmentChunks],
+    versions: impl Iterator<Item = &'v TailVersion>,
+    parts: &mut [ChunkPart],
+) -> Result<HashSet<usize>, Error> {
+    let mut outdated: HashSet<usize> = HashSet::new();
+    if segments.is_empty() {
+        return Ok(outdated);
+    }
+    // Keys are taken apart once for all segments.
+    let mut rows: Vec<(RowKey<'_>, KeyHash)> = Vec::with_capacity(versions.size_hint().0);
+    for version in versions {
+        let row = RowKey::parse(version.key())?;
+        rows.push((row, KeyHash::of(row.id.as_bytes())));
+    }
+    let mut first_part = 0;
+    for source in segments {
+        let mut candidates: HashMap<usize, Vec<(usize, RowKey<'_>)>> = HashMap::new();
+        let mut filter = source.segment.filter_reader(source.section);
+        for (index, (row, hash)) in rows.iter().enumerate() {
+            if !filter.may_have(*hash)? {
+                continue;
+            }
+            let location = row.reversed_location();
+            let after = source.chunks.partition_point(|(_, info)| info.first_location <= location);
+            let before = source.chunks.partition_point(|(_, info)| info.first_location < location);
+            for chunk in before.saturating_sub(1)..after {
+                candidates.entry(chunk).or_default().push((index, *row));
+            }
+        }
+        for (index, candidates) in candidates {
+            let part = &mut parts[first_part + index];
+            replace_in_chunk(source, index, &candidates, part, &mut outdated)?;
+        }
+        first_part += source.chunks.len();
+    }
+    Ok(outdated)
 }
 
 /// Does the same for one chunk and the rows of the tail, given by index, whose documents it can have.

@@ -419,6 +419,14 @@ pub(crate) fn unite(mask: &mut Mask, other: Mask, documents: u32) {
     }
 }
 
+/// Takes away the versions that another mask of the same chunk lacks.
+pub(crate) fn intersect(mask: &mut Mask, other: &Mask) {
+    let Some(others) = other else { return };
+    let Some(words) = mask.as_mut() else { return mask.clone_from(other) };
+    assert!(words.len() == others.len(), "two masks of one chunk have a bit for each of its documents");
+    words.iter_mut().zip(others).for_each(|(word, other)| *word &= other);
+}
+
 fn all(documents: usize) -> Vec<u64> {
     let mut words = vec![u64::MAX; documents.div_ceil(64)];
     if let Some(last) = words.last_mut()

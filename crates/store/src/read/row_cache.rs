@@ -4,8 +4,8 @@
 //! Each write sets the number of the latest write for its location, before it begins and after it has ended.
 //! A snapshot has all writes of a location if the number is even (no write is in flight) and not above the
 //! one that was read before the snapshot. Then the rows are kept, with a number: that of no later write of
-//! the location. A view with a later snapshot of the same state goes on from there with the keys that were
-//! written since, where all of them are remembered ([`WrittenKeys`]).
+//! the location. A view with a later snapshot goes on from there with the keys that were written since, where
+//! all of them are remembered ([`WrittenKeys`]); if the state has changed, the rows are carried over first.
 //!
 //! Only weak references are kept: neither the memory of chunks nor a sealed generation lives longer for them.
 
@@ -18,12 +18,13 @@ use parking_lot::Mutex;
 use quick_cache::Weighter;
 
 use crate::Error;
+use crate::read::carried_rows::{RecentMasks, RowsState};
 use crate::read::group_rows::{GroupRows, TailPart};
 use crate::read::masks::{GroupOfBucket, Mask, SegmentChunks};
 use crate::read::pieces::RowOrder;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot, keep_reaching};
 use crate::read::written_keys::WrittenKeys;
-use crate::state::{StoreState, StoredBucket};
+use crate::state::StoredBucket;
 use crate::tail::chunk::TailChunk;
 use crate::tail::{NewRow, RowKey};
 
@@ -132,12 +133,11 @@ struct RecentGroup {
 
 /// Chunks of a group as they were found.
 struct RecentRows {
-    /// State of the store, which the weak reference names beyond its life.
-    state: Weak<StoreState>,
+    state: RowsState,
     /// They are those of all writes of the location up to this number, and of no later one.
     number: u64,
     /// Masks of the chunks in segments.
-    segments: Vec<(Mask, Mask)>,
+    segments: Vec<RecentMasks>,
     tail: Vec<RecentChunk>,
 }
 
@@ -155,8 +155,6 @@ pub(crate) struct RecentRowCache(quick_cache::sync::Cache<RecentGroup, Arc<Recen
 
 /// Overhead of an entry of the cache, in bytes, about.
 const ENTRY_BYTES: u64 = 256;
-/// Overhead of the masks of a segment in an entry, in bytes, about.
-const SEGMENT_BYTES: usize = 48;
 /// Bytes of a chunk of the tail in an entry, with the place of one that is gone, which a weak reference
 /// holds; what is in the chunk belongs to another cache.
 const TAIL_CHUNK_BYTES: usize = size_of::<RecentChunk>() + size_of::<TailChunk>();
@@ -169,12 +167,15 @@ struct RecentRowWeigher;
 impl Weighter<RecentGroup, Arc<RecentRows>> for RecentRowWeigher {
     fn weight(&self, name: &RecentGroup, rows: &Arc<RecentRows>) -> u64 {
         let of_mask = |mask: &Mask| mask.as_ref().map_or(0, |words| words.len() * 8);
-        let segments =
-            rows.segments.iter().map(|(newest, live)| SEGMENT_BYTES + of_mask(newest) + of_mask(live));
+        let segments = rows
+            .segments
+            .iter()
+            .map(|masks| size_of::<RecentMasks>() + of_mask(&masks.newest) + of_mask(&masks.live));
         let tail = rows.tail.iter().map(|RecentChunk { newest, live, current, .. }| {
             TAIL_CHUNK_BYTES + [newest, live, current].into_iter().map(of_mask).sum::<usize>()
         });
-        let bytes = segments.chain(tail).sum::<usize>() + name.document_type.len() + name.group.len();
+        let names = name.document_type.len() + name.group.len();
+        let bytes = segments.chain(tail).sum::<usize>() + names + rows.state.heap_bytes();
         bytes as u64 + ENTRY_BYTES
     }
 }
@@ -186,8 +187,12 @@ impl RecentRowCache {
 }
 
 impl RecentRows {
-    fn of(state: &Arc<StoreState>, number: u64, rows: &GroupRows) -> Self {
-        let segments = rows.in_segments.iter().map(|part| (part.newest.clone(), part.live.clone()));
+    fn of(state: RowsState, number: u64, rows: &GroupRows) -> Self {
+        let segments = rows.in_segments.iter().filter_map(|part| {
+            let ChunkSource::Segment { segment, chunk, .. } = &part.source else { return None };
+            let (newest, live) = (part.newest.clone(), part.live.clone());
+            Some(RecentMasks { segment: segment.number(), chunk: *chunk, newest, live })
+        });
         let tail = rows.tail.iter().map(|part| RecentChunk {
             chunk: Arc::downgrade(&part.chunk),
             info: part.info,
@@ -195,12 +200,7 @@ impl RecentRows {
             live: part.live.clone(),
             current: part.current.clone(),
         });
-        RecentRows {
-            state: Arc::downgrade(state),
-            number,
-            segments: segments.collect(),
-            tail: tail.collect(),
-        }
+        RecentRows { state, number, segments: segments.collect(), tail: tail.collect() }
     }
 
     /// The chunks of the tail, if all are in memory still.
@@ -211,6 +211,24 @@ impl RecentRows {
             Some(TailPart { chunk, info: kept.info, newest, live, current: kept.current.clone() })
         };
         self.tail.iter().map(part).collect()
+    }
+}
+
+impl RecentRows {
+    /// The rows, in the state in which they were found. `segments`: where the chunks in segments are.
+    fn with_masks(&self, segments: Vec<SegmentChunks>, tail: Vec<TailPart>) -> GroupRows {
+        let mut masks = self.segments.iter();
+        let mut in_segments = Vec::with_capacity(self.segments.len());
+        for source in &segments {
+            for (chunk, info) in &source.chunks {
+                let masks = masks.next().expect("the chunks of a group are the same in one state");
+                let (newest, live) = (masks.newest.clone(), masks.live.clone());
+                let segment = Arc::clone(&source.segment);
+                let source = ChunkSource::Segment { segment, section: source.section, chunk: *chunk };
+                in_segments.push(ChunkPart { source, info: *info, newest, live });
+            }
+        }
+        GroupRows { segments, in_segments, tail }
     }
 }
 
@@ -251,7 +269,8 @@ impl StoreSnapshot<'_> {
         {
             numbers.watch(group.location);
             let rows = GroupRows::new(parts);
-            self.shared.caches.recent.0.insert(name, Arc::new(RecentRows::of(&self.state, number, &rows)));
+            let state = RowsState::of(group, &self.state);
+            self.shared.caches.recent.0.insert(name, Arc::new(RecentRows::of(state, number, &rows)));
             return Ok(rows.into_parts());
         }
         Ok(parts)
@@ -269,7 +288,7 @@ impl StoreSnapshot<'_> {
         let Some(kept) = cache.get(name) else { return Ok(None) };
         // The snapshot has all writes up to this number.
         let complete = self.written & !1;
-        if kept.number > complete || !std::ptr::eq(kept.state.as_ptr(), Arc::as_ptr(&self.state)) {
+        if kept.number > complete {
             return Ok(None);
         }
         let numbers = &self.shared.write_numbers;
@@ -280,19 +299,17 @@ impl StoreSnapshot<'_> {
         };
         let (Some(written), Some(tail)) = (written, kept.tail_parts()) else { return Ok(None) };
         let segments = self.find_segments(group.document_type, bucket, group.location, group.group)?;
-        let mut masks = kept.segments.iter();
-        let mut in_segments = Vec::with_capacity(kept.segments.len());
-        for source in &segments {
-            for (chunk, info) in &source.chunks {
-                let (newest, live) =
-                    masks.next().expect("the chunks of a group are the same in one state").clone();
-                let segment = Arc::clone(&source.segment);
-                let source = ChunkSource::Segment { segment, section: source.section, chunk: *chunk };
-                in_segments.push(ChunkPart { source, info: *info, newest, live });
-            }
-        }
-        let mut rows = GroupRows { segments, in_segments, tail };
+        let is_same = kept.state.is(&self.state);
+        let rows = match is_same {
+            true => Some(kept.with_masks(segments, tail)),
+            false => self.carried_over(group, &kept.state, &kept.segments, segments, tail)?,
+        };
+        let Some(mut rows) = rows else { return Ok(None) };
+        let state = RowsState::of(group, &self.state);
         if written.is_empty() {
+            if !is_same {
+                cache.insert(name.clone(), Arc::new(RecentRows::of(state, kept.number, &rows)));
+            }
             return Ok(Some(rows));
         }
         // Writes that ended after the snapshot was taken may be in it or not: their rows are not kept.
@@ -310,7 +327,7 @@ impl StoreSnapshot<'_> {
         if !self.renew(group, &mut rows, &ended, &in_flight)? {
             return Ok(None);
         }
-        cache.insert(name.clone(), Arc::new(RecentRows::of(&self.state, complete, &rows)));
+        cache.insert(name.clone(), Arc::new(RecentRows::of(state, complete, &rows)));
         Ok(self.renew(group, &mut rows, &in_flight, &[])?.then_some(rows))
     }
 

@@ -97,7 +97,15 @@ pub(crate) fn open(
         })
         .collect();
     let replicas = Arc::new(manifest.replicas.into_iter().collect());
-    let state = StoreState { generations, spare, buckets, marks: Arc::new(DropMarks::new(&marks)), replicas };
+    let state = StoreState {
+        version: 0,
+        reduced_at: 0,
+        generations,
+        spare,
+        buckets,
+        marks: Arc::new(DropMarks::new(&marks)),
+        replicas,
+    };
     // If the manifest names them all, a full disk does not prevent the start.
     if manifest.generations.is_empty() {
         state.manifest(next_number, seen).write(disk, &options.data_dir)?;

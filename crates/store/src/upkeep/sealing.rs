@@ -135,9 +135,15 @@ impl TailSealer {
         self.seal_older(number)
     }
 
+    /// Lets the next generation take over the writes.
+    #[cfg(test)]
+    pub fn roll(&self) -> Result<(), Error> {
+        self.roller.roll()
+    }
+
     /// Seals the generations up to this number that take no rows any more, the oldest first; or waits until
     /// others have.
-    fn seal_older(&self, number: u64) -> Result<(), Error> {
+    pub fn seal_older(&self, number: u64) -> Result<(), Error> {
         let outcome = loop {
             let Some((turn, oldest)) = self.turn(number) else { break Ok(()) };
             let rested = || Duration::from_nanos(self.shared.counters.seal_rested_ns.load(Ordering::Relaxed));

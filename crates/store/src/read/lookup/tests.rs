@@ -58,7 +58,15 @@ fn state_of_tail(directory: &Path, tail: Arc<dyn TailRows>, newest: u64) -> Stor
 fn state_of(generations: Vec<Arc<TailGeneration>>) -> StoreState {
     let bucket = Arc::new(StoredBucket { id: BucketId::ROOT, segments: Vec::new() });
     let marks = Arc::new(DropMarks::new(&[]));
-    StoreState { generations, spare: None, buckets: vec![bucket], marks, replicas: Arc::default() }
+    StoreState {
+        version: 0,
+        reduced_at: 0,
+        generations,
+        spare: None,
+        buckets: vec![bucket],
+        marks,
+        replicas: Arc::default(),
+    }
 }
 
 /// A state with these generations, the newest first, and nothing sealed.
