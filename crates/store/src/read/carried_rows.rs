@@ -68,6 +68,19 @@ impl RowsState {
     fn has(&self, generation: u64) -> bool {
         self.generations.iter().any(|(number, _)| *number == generation)
     }
+
+    /// Time that no row of those of the generations is above that were sealed before a state.
+    fn sealed_until(&self, state: &StoreState) -> Option<u64> {
+        let is_there = |number: u64| state.generations.iter().any(|generation| generation.number == number);
+        let sealed = self.generations.iter().filter(|(number, _)| !is_there(*number));
+        sealed.map(|(_, newest)| *newest).max()
+    }
+
+    /// Time that no row of those of the generations is below that are there still in a state.
+    pub fn staying_since(&self, state: &StoreState) -> u64 {
+        let staying = state.generations.iter().filter(|generation| self.has(generation.number));
+        staying.map(|generation| generation.oldest()).min().unwrap_or(u64::MAX)
+    }
 }
 
 /// Masks of a group's chunk in a segment, as they were found.
@@ -82,8 +95,8 @@ pub(crate) struct RecentMasks {
 
 impl StoreSnapshot<'_> {
     /// Brings rows of an earlier state over to that of the snapshot: `segments` are those of the group's
-    /// bucket now, `masks` those that were found in the earlier state, in the same order. `None`: all rows
-    /// are to be found again.
+    /// bucket now, `masks` those that were found in the earlier state, in the same order, and `tail` the
+    /// pieces with rows from [`RowsState::staying_since`] on. `None`: all rows are to be found again.
     ///
     /// # Errors
     /// The tail or a segment cannot be read.
@@ -137,20 +150,11 @@ impl StoreSnapshot<'_> {
         &self,
         group: &GroupOfBucket<'_>,
         earlier: &RowsState,
-        mut tail: Vec<TailPart>,
+        tail: Vec<TailPart>,
     ) -> Result<Option<Vec<TailPart>>, Error> {
-        let generations = &self.state.generations;
-        let is_sealed = |number: u64| generations.iter().all(|generation| generation.number != number);
-        let sealed = earlier.generations.iter().filter(|(number, _)| is_sealed(*number));
-        let Some(sealed_until) = sealed.map(|(_, newest)| *newest).max() else { return Ok(Some(tail)) };
-        let staying = || {
-            let with_snapshots = generations.iter().zip(&self.snapshots);
-            with_snapshots.filter(|(generation, _)| earlier.has(generation.number))
-        };
-        let oldest = staying().map(|(generation, _)| generation.oldest()).min().unwrap_or(u64::MAX);
+        let Some(sealed_until) = earlier.sealed_until(&self.state) else { return Ok(Some(tail)) };
         // Their times tell of most rows in which generations they are.
-        let first = tail.iter().position(|part| part.info.newest >= oldest).unwrap_or(tail.len());
-        tail.drain(..first);
+        let oldest = earlier.staying_since(&self.state);
         let mut looked_up =
             FEW_ROWS + tail.iter().map(|part| part.chunk.rows.len()).sum::<usize>() / SCANNED_PER_SEEK;
         let mut leaving: Vec<TailRowIndex> = Vec::new();
@@ -162,7 +166,8 @@ impl StoreSnapshot<'_> {
                     let Some(left) = looked_up.checked_sub(1) else { return Ok(None) };
                     looked_up = left;
                     let end = [version.key(), &[0]].concat();
-                    for (_, snapshot) in staying() {
+                    let generations = self.state.generations.iter().zip(&self.snapshots);
+                    for (_, snapshot) in generations.filter(|(of, _)| earlier.has(of.number)) {
                         snapshot.shared_range(version.key(), Some(&end), &mut |_| {
                             stays = true;
                             Ok(ControlFlow::Break(()))

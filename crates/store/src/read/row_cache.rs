@@ -203,14 +203,15 @@ impl RecentRows {
         RecentRows { state, number, segments: segments.collect(), tail: tail.collect() }
     }
 
-    /// The chunks of the tail, if all are in memory still.
-    fn tail_parts(&self) -> Option<Vec<TailPart>> {
+    /// The chunks of the tail with rows of a time or later, if all are in memory still. Those of sealed
+    /// generations need not be.
+    fn tail_parts(&self, since: u64) -> Option<Vec<TailPart>> {
         let part = |kept: &RecentChunk| {
             let chunk = kept.chunk.upgrade()?;
             let (newest, live) = (kept.newest.clone(), kept.live.clone());
             Some(TailPart { chunk, info: kept.info, newest, live, current: kept.current.clone() })
         };
-        self.tail.iter().map(part).collect()
+        self.tail.iter().filter(|kept| kept.info.newest >= since).map(part).collect()
     }
 }
 
@@ -297,9 +298,10 @@ impl StoreSnapshot<'_> {
             true => Some(Vec::new()),
             false => numbers.written_after(group.location, kept.number),
         };
-        let (Some(written), Some(tail)) = (written, kept.tail_parts()) else { return Ok(None) };
-        let segments = self.find_segments(group.document_type, bucket, group.location, group.group)?;
         let is_same = kept.state.is(&self.state);
+        let since = if is_same { 0 } else { kept.state.staying_since(&self.state) };
+        let (Some(written), Some(tail)) = (written, kept.tail_parts(since)) else { return Ok(None) };
+        let segments = self.find_segments(group.document_type, bucket, group.location, group.group)?;
         let rows = match is_same {
             true => Some(kept.with_masks(segments, tail)),
             false => self.carried_over(group, &kept.state, &kept.segments, segments, tail)?,

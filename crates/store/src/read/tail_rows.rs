@@ -1,8 +1,8 @@
 //! Rows of a group in the tail, and chunks made of them.
 
+use std::cmp::Ordering;
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic};
 
 use millrace_bucket::reversed_location;
 use millrace_document::ReversedLocation;
@@ -38,7 +38,8 @@ impl StoreSnapshot<'_> {
         rows_max: usize,
         wanted: impl Fn(&RowKey<'_>) -> bool,
     ) -> Result<(Vec<TailVersion>, Option<ReversedLocation>), Error> {
-        let mut rows: Vec<TailVersion> = Vec::new();
+        let mut rows: Vec<(ReversedLocation, TailVersion)> = Vec::new();
+        let mut is_one_group = true;
         let mut end: Option<ReversedLocation> = None;
         for snapshot in &self.snapshots {
             let (first, mut count, mut reached) = (rows.len(), 0, ReversedLocation::FIRST);
@@ -48,7 +49,10 @@ impl StoreSnapshot<'_> {
                 snapshot.shared_range(&begin, to, &mut |row| {
                     pace::short_step();
                     let key = RowKey::parse(row.key())?;
-                    if rows[first..].last().is_some_and(|last| is_same_document(last.key(), key.sort_key)) {
+                    if rows[first..]
+                        .last()
+                        .is_some_and(|(_, last)| is_same_document(last.key(), key.sort_key))
+                    {
                         passed += 1;
                         // A document that is written often has many versions until they are sealed.
                         if passed > SCANNED_PER_SEEK {
@@ -64,8 +68,11 @@ impl StoreSnapshot<'_> {
                                 return Ok(ControlFlow::Break(()));
                             }
                             (count, reached) = (count + 1, location);
+                            is_one_group &= rows.last().is_none_or(|(_, last)| {
+                                RowKey::parse(last.key()).is_ok_and(|last| last.group == key.group)
+                            });
                             let timestamp = key.timestamp;
-                            rows.push(TailVersion::new(row, timestamp));
+                            rows.push((location, TailVersion::new(row, timestamp)));
                         }
                     }
                     Ok(ControlFlow::Continue(()))
@@ -73,18 +80,22 @@ impl StoreSnapshot<'_> {
             }
         }
         if self.snapshots.len() > 1 {
-            // Those of each generation are in order: a stable sort merges them.
-            rows.sort_by(|a, b| a.key().cmp(b.key()));
-            rows.dedup_by(|later, first| {
-                RowKey::sort_key_in(later.key()) == RowKey::sort_key_in(first.key())
+            // Those of each generation are in order: a stable sort merges them. Keys of one group are in the
+            // order of locations, and few have to be compared.
+            rows.sort_by(|(a, first), (b, second)| {
+                let by_location = if is_one_group { a.cmp(b) } else { Ordering::Equal };
+                by_location.then_with(|| first.key().cmp(second.key()))
+            });
+            rows.dedup_by(|(a, later), (b, first)| {
+                a == b && RowKey::sort_key_in(later.key()) == RowKey::sort_key_in(first.key())
             });
         }
         if let Some(end) = end {
             // Another generation can have newer versions of what is behind the end in this one.
-            rows.retain(|row| reversed_location(row.key()) < end);
+            rows.retain(|(location, _)| *location < end);
         }
         self.count_tail_reads(rows.len());
-        Ok((rows, end))
+        Ok((rows.into_iter().map(|(_, row)| row).collect(), end))
     }
 
     /// Bytes of the rows in the tail whose keys begin with `prefix`, older versions included.
@@ -132,7 +143,7 @@ impl StoreSnapshot<'_> {
     /// Counts rows of the tail that were read: once where they are found, and once where they come into a
     /// chunk.
     pub(super) fn count_tail_reads(&self, rows: usize) {
-        self.shared.counters.tail_reads.fetch_add(rows as u64, Ordering::Relaxed);
+        self.shared.counters.tail_reads.fetch_add(rows as u64, atomic::Ordering::Relaxed);
     }
 
     fn tail_part(&self, group: &GroupOfBucket<'_>, chunk: Arc<TailChunk>) -> ChunkPart {
