@@ -4,6 +4,7 @@ use millrace_tensor::TensorType;
 
 use crate::batch::SubspaceShape;
 use crate::dense::DensePattern;
+use crate::interaction::Interaction;
 use crate::operators::{BatchNumbers, BinaryNumberOp, UnaryNumberOp};
 use crate::run::ReducedJoin;
 use crate::tensors::{TensorConcat, TensorJoin, TensorReduce, TensorRename};
@@ -60,7 +61,7 @@ impl ExpressionProgram {
             .collect();
         for (node, arguments) in nodes.iter().zip(&arguments) {
             let reads_stored = |argument: NodeId| match &node.op {
-                ProgramOp::Dense(..) | ProgramOp::ReducedJoin(..) => true,
+                ProgramOp::Dense(..) | ProgramOp::ReducedJoin(..) | ProgramOp::Interaction(..) => true,
                 ProgramOp::Peek(of, ..) => *of == argument && shapes[argument].mapped == 0,
                 _ => false,
             };
@@ -130,6 +131,8 @@ pub(crate) enum ProgramOp {
     Dense(DensePattern, NodeId, NodeId),
     /// A reduction of a join, as one operation.
     ReducedJoin(Arc<ReducedJoin>, NodeId, NodeId),
+    /// Functions of pairs of the vectors of one or two tensors, and of numbers.
+    Interaction(Arc<Interaction>, Vec<NodeId>, Vec<NodeId>),
     /// The cells of each subspace in another order, for a kernel. The type is that before.
     Reorder(Arc<Vec<u32>>, NodeId),
     /// Weighted sum of these numbers.
@@ -262,6 +265,7 @@ impl ProgramOp {
                 }
             }
             ProgramOp::Create(_, cells) => cells.iter_mut().for_each(visit),
+            ProgramOp::Interaction(_, sides, numbers) => sides.iter_mut().chain(numbers).for_each(visit),
             ProgramOp::Generate(_, _, inputs)
             | ProgramOp::Forest(_, inputs)
             | ProgramOp::TokenSequence(_, inputs)

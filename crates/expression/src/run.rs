@@ -1,6 +1,7 @@
 //! One run of a program's nodes over a block of documents.
 
 mod generate;
+mod interactions;
 mod patterns;
 mod reduced_join;
 mod subspaces;
@@ -339,6 +340,9 @@ impl<'a> BatchRun<'a> {
                 self.filter_subspaces(id, (function, *of), documents, cells, space, nested)
             }
             ProgramOp::Dense(dense, a, b) => self.rows(id, (*dense, *a, *b), documents, cells, space),
+            ProgramOp::Interaction(plan, sides, numbers) => {
+                self.interact(id, (plan, sides, numbers), documents, cells, space, nested)
+            }
             // `run` handles these without calling this function.
             ProgramOp::Number(_)
             | ProgramOp::Constant(_)

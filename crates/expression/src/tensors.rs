@@ -17,7 +17,7 @@ pub(crate) use reduce::TensorReduce;
 
 /// Maximum number of cells of a join of two tensors of one document, which take 64 MB, as any tensor may; a
 /// larger result is replaced by an empty one.
-const CELLS: usize = 1 << 23;
+pub(crate) const CELLS: usize = 1 << 23;
 
 /// A function of two cells, over slices.
 pub(crate) type CellPairs<'f> = &'f mut dyn FnMut(BatchNumbers<'_>, BatchNumbers<'_>, &mut [f64]);
@@ -142,7 +142,7 @@ fn is_identity(cells: &[u32], of: &TensorType) -> bool {
 
 /// For each dense cell of `result`, the index of the cell of `of` with equal indices in the shared
 /// dimensions.
-fn source_cells(result: &TensorType, of: &TensorType) -> Vec<u32> {
+pub(crate) fn source_cells(result: &TensorType, of: &TensorType) -> Vec<u32> {
     let sizes: Vec<usize> = result.indexed().map(|(_, size)| size).collect();
     let mut steps = vec![0u32; sizes.len()];
     let mut step = 1;

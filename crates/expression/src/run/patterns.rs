@@ -78,7 +78,13 @@ impl<'a> BatchRun<'a> {
     }
 
     /// Appends the labels of a node's tensor for a document.
-    fn write_labels(&self, id: NodeId, document: usize, space: &mut BatchSpace, out: &mut Vec<u32>) {
+    pub(super) fn write_labels(
+        &self,
+        id: NodeId,
+        document: usize,
+        space: &mut BatchSpace,
+        out: &mut Vec<u32>,
+    ) {
         let mapped = self.program.shapes[id].mapped;
         let labels = &mut space.labels;
         match &self.slots[id] {
@@ -192,7 +198,7 @@ impl<'a> BatchRun<'a> {
         Some(StoredCells::Made(dense::narrowed(self.view(id).of_document(0), cell)))
     }
 
-    fn cells_of_node<'r>(&'r self, node: NodeId) -> NodeCells<'r, 'a> {
+    pub(super) fn cells_of_node<'r>(&'r self, node: NodeId) -> NodeCells<'r, 'a> {
         NodeCells { run: self, node, same: self.same_cells(node), buffers: NarrowedCells::default() }
     }
 
@@ -216,7 +222,7 @@ impl<'a> BatchRun<'a> {
 }
 
 /// Cells of a node's values, in the type of its cells.
-struct NodeCells<'r, 'a> {
+pub(super) struct NodeCells<'r, 'a> {
     run: &'r BatchRun<'a>,
     node: NodeId,
     /// The cells, if they are the same for all documents.
@@ -225,7 +231,7 @@ struct NodeCells<'r, 'a> {
 }
 
 impl NodeCells<'_, '_> {
-    fn get(&mut self, document: usize) -> CellsRef<'_> {
+    pub fn get(&mut self, document: usize) -> CellsRef<'_> {
         match &self.same {
             Some(cells) => cells.borrow(),
             None => self.run.cells(self.node, document, &mut self.buffers),

@@ -20,7 +20,7 @@ const WORLDS: u64 = 12;
 const DOCUMENTS: usize = 6_000;
 
 /// Features of the expressions.
-const FEATURES: [(&str, &str); 11] = [
+const FEATURES: [(&str, &str); 16] = [
     ("query(two)", "tensor()"),
     ("query(nan)", "tensor()"),
     ("attribute(price)", "tensor()"),
@@ -32,6 +32,11 @@ const FEATURES: [(&str, &str); 11] = [
     ("attribute(mx)", "tensor<float>(k{},x[3])"),
     ("query(mat)", "tensor(x[3],y[2])"),
     ("query(m)", "tensor<float>(k{})"),
+    ("query(qx)", "tensor<float>(q{},x[3])"),
+    ("attribute(tx)", "tensor<bfloat16>(t{},x[3])"),
+    ("attribute(bx)", "tensor<int8>(t{},x[3])"),
+    ("attribute(dx)", "tensor(t{},x[3])"),
+    ("attribute(mxy)", "tensor<float>(k{},x[3],y[2])"),
 ];
 
 const FUNCTIONS: [(&str, &[&str], &str); 5] = [
@@ -310,14 +315,45 @@ fn every_expression_of_the_table_equals_its_reference_in_batches() {
     let lines = lines.filter_map(|line| line.split_once("=> "));
     let more = MORE_EXPRESSIONS.iter().copied();
     let expressions = lines.filter(|(_, value)| !value.starts_with("error")).map(|(text, _)| text.trim());
-    let first = GeneratedFeatures::new(100);
-    let worlds: Vec<GeneratedFeatures> =
-        (0..WORLDS).map(|seed| GeneratedFeatures::new(100 + seed).with_query_of(&first)).collect();
-    let (mut wrong, mut unknown, mut compared) = (Vec::new(), Vec::new(), 0);
-    for text in expressions.chain(more) {
-        if !text.contains("attribute(") {
-            continue;
+    let of_documents = expressions.chain(more).filter(|text| text.contains("attribute("));
+    let compared = compare_in_batches(of_documents, 100);
+    assert!(compared >= 90, "{compared} expressions use values of documents");
+}
+
+/// Each aggregator over the vectors of the documents below each over those of the query, and functions of the
+/// sums between them.
+#[test]
+fn late_interaction_equals_its_reference_for_all_aggregators() {
+    let aggregators = ["avg", "count", "max", "median", "min", "prod", "sum"];
+    let mut texts: Vec<String> = INTERACTIONS.iter().map(|text| (*text).to_owned()).collect();
+    for (at, inner) in aggregators.iter().enumerate() {
+        let product = "sum(query(qx) * attribute(tx), x)";
+        for outer in [at, at + 3, at + 5].map(|at| aggregators[at % aggregators.len()]) {
+            texts.push(format!("reduce(reduce({product}, {inner}, t), {outer}, q)"));
         }
+        texts.push(format!("reduce(reduce({product}, {inner}, q), sum, t)"));
+        texts.push(format!("reduce({product}, {inner})"));
+        texts.push(format!("reduce({product}, {inner}, t)"));
+        for field in ["tx", "bx", "dx"] {
+            texts.push(format!("reduce(euclidean_distance(query(qx), attribute({field}), x), {inner}, t)"));
+            texts.push(format!("sum(reduce(sum(hamming(query(qx), attribute({field})), x), {inner}, t), q)"));
+        }
+        texts.push(format!("sum(reduce(cosine_similarity(query(qx), attribute(dx), x), {inner}, t), q)"));
+        texts.push(format!("reduce(cosine_similarity(query(v), attribute(tx), x), {inner})"));
+    }
+    // A query with four vectors.
+    let compared = compare_in_batches(texts.iter().map(String::as_str), 105);
+    assert_eq!(compared, texts.len());
+}
+
+/// Compares the results for documents of some worlds, all with the query of one of these; returns the number
+/// of expressions.
+fn compare_in_batches<'t>(texts: impl Iterator<Item = &'t str>, query: u64) -> usize {
+    let of_query = GeneratedFeatures::new(query);
+    let worlds: Vec<GeneratedFeatures> =
+        (0..WORLDS).map(|seed| GeneratedFeatures::new(100 + seed).with_query_of(&of_query)).collect();
+    let (mut wrong, mut unknown, mut compared) = (Vec::new(), Vec::new(), 0);
+    for text in texts {
         let expected: Result<Vec<SlowTensor>, _> =
             worlds.iter().map(|world| slow::evaluate(text, world)).collect();
         let Ok(expected) = expected else {
@@ -338,8 +374,8 @@ fn every_expression_of_the_table_equals_its_reference_in_batches() {
         }
     }
     assert!(unknown.is_empty(), "not known to the slow evaluator: {unknown:?}");
-    assert!(compared >= 90, "{compared} expressions use values of documents");
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    compared
 }
 
 #[test]
@@ -410,4 +446,30 @@ const MORE_EXPRESSIONS: [&str; 46] = [
     "tensor(a[2], b[3])(query(mat){x:(b),y:(a)}) * attribute(price)",
     "tensor(a[2])(attribute(v){x:1})",
     "tensor(a[2], b[2])(attribute(v){x:(a + b)})",
+];
+
+/// Expressions over the vectors of a query and of documents.
+const INTERACTIONS: [&str; 22] = [
+    "sum(query(qx) * attribute(tx), x)",
+    "sum(attribute(tx) * query(qx), x)",
+    "sum(sum(query(qx) * attribute(tx), x), t)",
+    "sum(query(qx) * attribute(tx))",
+    "sum(query(qx) * attribute(tx), x, q)",
+    "sum(query(v) * attribute(mx))",
+    "sum(query(qx) * attribute(tx), x) * attribute(price)",
+    "reduce(1 / (2 + euclidean_distance(query(qx), attribute(tx), x)), max, t)",
+    "sum(reduce(1 - sum(query(qx) * attribute(dx), x), min, t), q)",
+    "sum(reduce(sqrt(sum(map(query(qx) - attribute(bx), f(d)(d * d)), x)), avg, t), q)",
+    "sum(reduce(sum(query(qx) * attribute(tx), x), max, t) * reduce(query(qx), avg, x), q)",
+    "reduce(softmax(sum(query(v) * attribute(tx), x), t), max, t)",
+    "sum(softmax(sum(query(qx) * attribute(dx), x), t) * sum(query(qx) * attribute(dx), x))",
+    "sum(attribute(tx) * attribute(tx), x)",
+    "sum(map(attribute(bx), f(x)(x * x)))",
+    "sum(l2_normalize(attribute(tx), x) * query(v))",
+    "cosine_similarity(query(qx), attribute(tx), x)",
+    "sum(query(mat) * attribute(tx), x)",
+    "reduce(reduce(sum(query(mat) * attribute(tx), x), max, t), sum, y)",
+    "reduce(reduce(sum(query(mat) * attribute(tx), x), min, y), avg, t)",
+    "sum(query(mat) * attribute(mxy), x, y)",
+    "sum(reduce(sum(query(qx) * attribute(mxy), x), max, k, y), q)",
 ];
