@@ -155,9 +155,29 @@ impl ProgramBuilder {
             ProgramOp::Reduce(plan, of) => {
                 self.reduced_join(plan, *of).or_else(|| self.interaction(&op, tensor_type)).unwrap_or(op)
             }
-            ProgramOp::Map(..) | ProgramOp::Join(..) => self.interaction(&op, tensor_type).unwrap_or(op),
+            ProgramOp::Map(..) | ProgramOp::Join(..) => {
+                self.top(&op).or_else(|| self.interaction(&op, tensor_type)).unwrap_or(op)
+            }
             _ => op,
         }
+    }
+
+    /// Matches `t * filter_subspaces(cell_order(t, max) < n, f(s)(s))`, which is `top(n, t)`, of a tensor with
+    /// one cell in each dense subspace.
+    fn top(&self, op: &ProgramOp) -> Option<ProgramOp> {
+        let ProgramOp::Join(CellFunction::Binary(BinaryNumberOp::Mul), _, of, kept) = op else { return None };
+        let ProgramOp::FilterSubspaces(condition, ranked) = &self.nodes[*kept].op else { return None };
+        let ProgramOp::Join(CellFunction::Binary(BinaryNumberOp::Less), _, ranks, count) =
+            &self.nodes[*ranked].op
+        else {
+            return None;
+        };
+        let ProgramOp::CellOrder { largest_first: true, of: ordered } = &self.nodes[*ranks].op else {
+            return None;
+        };
+        let is_its_cell = matches!(condition.nodes[..], [ProgramNode { op: ProgramOp::Input(0), .. }]);
+        let has_cells = self.tensor_type(*of).dense_size() == 1 && self.tensor_type(*count).is_scalar();
+        (is_its_cell && has_cells && ordered == of).then_some(ProgramOp::Top(*count, *of))
     }
 
     /// Matches `reduce(join(a, b, f), aggregator)` of two tensors with the same dimension, a mapped one, of

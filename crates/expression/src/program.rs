@@ -120,6 +120,8 @@ pub(crate) enum ProgramOp {
         lowest_first: bool,
         of: NodeId,
     },
+    /// As many of the largest cells as a number says, of a tensor with one cell in each dense subspace.
+    Top(NodeId, NodeId),
     /// A tensor literal: labels of its subspaces, and all cells.
     Create(Arc<Vec<Arc<str>>>, Vec<NodeId>),
     /// One run of the program over all cells. Its inputs are the indices in each dimension, then the captured
@@ -243,6 +245,7 @@ impl ProgramOp {
             | ProgramOp::Join(_, _, a, b)
             | ProgramOp::Merge(_, a, b)
             | ProgramOp::Concat(_, a, b)
+            | ProgramOp::Top(a, b)
             | ProgramOp::Dense(_, a, b)
             | ProgramOp::ReducedJoin(_, a, b) => {
                 visit(a);

@@ -300,6 +300,7 @@ impl<'a> BatchRun<'a> {
                 round(result.cell(), &mut out.cells);
                 out
             }
+            ProgramOp::Top(count, of) => self.top(shape, (*count, *of), documents, cells, space),
             ProgramOp::UnpackBits { lowest_first, of } => self.mapped(*of, documents, cells, |cells, out| {
                 tensors::unpack_bits(cells, *lowest_first, out);
             }),

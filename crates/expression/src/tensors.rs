@@ -509,16 +509,34 @@ pub(crate) fn step(of: &TensorType, name: &str) -> usize {
 pub(crate) fn cell_order(of: &[f64], largest_first: bool, order: &mut Vec<usize>, out: &mut Vec<f64>) {
     order.clear();
     order.extend(0..of.len());
-    // NaN always sorts last.
-    let key = |cell: f64| match (cell.is_nan(), largest_first) {
-        (true, _) => f64::INFINITY,
-        (false, true) => -cell,
-        (false, false) => cell,
-    };
-    order.sort_by(|a, b| key(of[*a]).total_cmp(&key(of[*b])));
+    let key = |at: usize| rank_key(of[at], largest_first);
+    order.sort_by(|a, b| key(*a).total_cmp(&key(*b)));
     let begin = out.len();
     out.resize(begin + of.len(), 0.0);
     order.iter().enumerate().for_each(|(rank, at)| out[begin + at] = rank as f64);
+}
+
+/// Finds the cells whose ranks by [`cell_order`], the largest first, are below a number: their indices.
+pub(crate) fn largest_cells(of: &[f64], below: f64, indices: &mut Vec<usize>) {
+    indices.clear();
+    indices.extend(0..of.len());
+    // Ranks are whole numbers from 0 on; none is below NaN.
+    let kept = below.ceil().max(0.0) as usize;
+    if kept < of.len() {
+        let key = |at: usize| rank_key(of[at], true);
+        indices.select_nth_unstable_by(kept, |a, b| key(*a).total_cmp(&key(*b)).then(a.cmp(b)));
+        indices.truncate(kept);
+        indices.sort_unstable();
+    }
+}
+
+/// A number that ascends with the rank of a cell; NaN always ranks last.
+fn rank_key(cell: f64, largest_first: bool) -> f64 {
+    match (cell.is_nan(), largest_first) {
+        (true, _) => f64::INFINITY,
+        (false, true) => -cell,
+        (false, false) => cell,
+    }
 }
 
 /// Appends the bits of cells: `unpack_bits`.

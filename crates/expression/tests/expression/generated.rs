@@ -399,7 +399,7 @@ fn only_documents_past_the_end_of_a_column_have_zeros() {
 }
 
 /// Expressions over tensors of documents, beside those of the table.
-const MORE_EXPRESSIONS: [&str; 46] = [
+const MORE_EXPRESSIONS: [&str; 52] = [
     "reduce(hamming(attribute(b), tensor<int8>(x[2]):[1,2]), sum) + sum(sum(query(mat) * attribute(v), x))",
     "sum(tensor(x[3])(sum(attribute(v) * tensor(z[40])(z) * x)))",
     "reduce(sum(query(v) * attribute(mx), x), max, k)",
@@ -446,6 +446,12 @@ const MORE_EXPRESSIONS: [&str; 46] = [
     "tensor(a[2], b[3])(query(mat){x:(b),y:(a)}) * attribute(price)",
     "tensor(a[2])(attribute(v){x:1})",
     "tensor(a[2], b[2])(attribute(v){x:(a + b)})",
+    "top(2, attribute(m))",
+    "sum(top(1.5, attribute(m)))",
+    "top(attribute(price), attribute(m))",
+    "reduce(top(3, attribute(m) * query(m)), count)",
+    "top(attribute(price), query(m))",
+    "top(query(nan), attribute(m))",
 ];
 
 /// Expressions over the vectors of a query and of documents.
