@@ -2,14 +2,16 @@
 //! of these numbers, as one operation.
 //!
 //! The two tensors have one common dimension, which the sums are over. So each vector of one is paired with
-//! each of the other, and no label is compared: a number belongs to a vector of one side, or to a pair.
+//! each of the other, and no label of one is compared with those of the other. A number belongs to a vector
+//! of one side, to a group of these with equal labels in some dimensions, or to a pair.
 
-use millrace_tensor::{CellType, DimensionKind, TensorType};
+use millrace_tensor::{CellType, DimensionKind, TensorDimension, TensorType};
 
 use crate::dense::PairSum;
 use crate::operators::ReduceAggregator;
 use crate::program::{CellFunction, NodeId};
 use crate::tensors::source_cells;
+use crate::types;
 
 /// Maximum number of terms. A term that an expression uses several times is computed as often.
 const TERMS_MAX: usize = 32;
@@ -23,7 +25,7 @@ pub(crate) struct Interaction {
     pub term: PairTerm,
     /// For each mapped dimension of the result, its side, and its index among the mapped ones there.
     pub labels: Vec<(usize, usize)>,
-    /// For each dense cell of the result, the number of its vector in a dense subspace of each side.
+    /// For each dense cell of the result, its number in a dense subspace of each side.
     pub cells: Vec<[usize; 2]>,
 }
 
@@ -36,12 +38,24 @@ pub(crate) struct InteractionSide {
     pub width: usize,
 }
 
-/// A number, one for each vector of a side, or one for each pair of vectors.
+/// The dimensions of a side that a term has.
+#[derive(Debug)]
+pub(crate) struct KeptDimensions {
+    /// Their indices among the mapped ones of the side.
+    pub labels: Vec<usize>,
+    /// For each vector of a dense subspace of the side, its number in one with these dimensions.
+    pub cells: Vec<u32>,
+    /// Number of cells of a dense subspace with these dimensions.
+    pub size: usize,
+}
+
+/// Numbers of vectors of one side, or of pairs.
 #[derive(Debug, Clone)]
 pub(crate) struct PairTerm {
     pub kind: PairTermKind,
-    /// True for the sides for whose vectors there are numbers; false for a side that is one vector.
-    pub axes: [bool; 2],
+    /// For each side the dimensions by which there are numbers, a bit for each; 0 for a side that is one
+    /// vector.
+    pub axes: [u64; 2],
     /// Type that the numbers are rounded to.
     pub cell: CellType,
 }
@@ -56,7 +70,7 @@ pub(crate) enum PairTermKind {
     Number(usize),
     Map(CellFunction, Box<PairTerm>),
     Join(CellFunction, Box<PairTerm>, Box<PairTerm>),
-    /// The numbers along the axes that the term lacks, combined.
+    /// The numbers along the dimensions that the term lacks, combined.
     Reduce(ReduceAggregator, Box<PairTerm>),
 }
 
@@ -75,17 +89,50 @@ impl InteractionSide {
     pub fn is_mapped(&self) -> bool {
         self.vectors.mapped().next().is_some()
     }
+
+    /// All dimensions.
+    pub fn axis(&self) -> u64 {
+        (1 << self.vectors.dimensions().len()) - 1
+    }
+
+    /// The dimensions of an axis.
+    fn dimensions(&self, axis: u64) -> impl Iterator<Item = &TensorDimension> {
+        let all = self.vectors.dimensions().iter().enumerate();
+        all.filter(move |(at, _)| axis >> at & 1 == 1).map(|(_, dimension)| dimension)
+    }
+
+    /// True if some of the dimensions of an axis are mapped.
+    pub fn has_labels(&self, axis: u64) -> bool {
+        self.dimensions(axis).any(|dimension| dimension.kind == DimensionKind::Mapped)
+    }
+
+    /// Type with the dimensions of an axis.
+    fn part(&self, axis: u64) -> TensorType {
+        types::of(self.vectors.cell(), self.dimensions(axis).cloned().collect())
+            .expect("some of the dimensions of a type are those of a smaller one")
+    }
+
+    /// The dimensions of an axis, to group vectors by.
+    pub fn kept(&self, axis: u64) -> KeptDimensions {
+        let part = self.part(axis);
+        let is_kept = |name: &str| types::dimension(&part, name).is_some();
+        let mapped = self.vectors.mapped().enumerate();
+        KeptDimensions {
+            labels: mapped.filter(|(_, dimension)| is_kept(&dimension.name)).map(|(at, _)| at).collect(),
+            cells: source_cells(&self.vectors, &part),
+            size: part.dense_size(),
+        }
+    }
 }
 
 impl PairTerm {
     /// The sums that are reduced to the largest for each vector of one side, and this side.
     pub fn largest_sums(&self) -> Option<(PairSum, usize)> {
         let PairTermKind::Reduce(ReduceAggregator::Max, of) = &self.kind else { return None };
-        match (&of.kind, of.axes, self.axes) {
-            (PairTermKind::Sums(sum), [true, true], [true, false]) => Some((*sum, 0)),
-            (PairTermKind::Sums(sum), [true, true], [false, true]) => Some((*sum, 1)),
-            _ => None,
-        }
+        let PairTermKind::Sums(sum) = of.kind else { return None };
+        let kept = [0, 1].into_iter().find(|side| self.axes[*side] == of.axes[*side])?;
+        let is_one_side = of.axes[kept] != 0 && of.axes[1 - kept] != 0 && self.axes[1 - kept] == 0;
+        is_one_side.then_some((sum, kept))
     }
 
     /// Number of terms.
@@ -110,8 +157,8 @@ impl PairTerm {
             }
             PairTermKind::Reduce(aggregator, of) => PairTermKind::Reduce(*aggregator, renumber(of)),
         };
-        let mut axes = [false; 2];
-        sides.into_iter().zip(self.axes).for_each(|(side, is_there)| axes[side] |= is_there);
+        let mut axes = [0; 2];
+        sides.into_iter().zip(self.axes).for_each(|(side, axis)| axes[side] |= axis);
         PairTerm { kind, axes, cell: self.cell }
     }
 }
@@ -120,14 +167,14 @@ impl InteractionPart {
     /// The sums of the vectors of two tensors, or of the squares of one with itself.
     pub fn sums(sides: Vec<(NodeId, InteractionSide)>, sum: PairSum, cell: CellType) -> Self {
         let kind = if sides.len() == 2 { PairTermKind::Sums(sum) } else { PairTermKind::Squares(0) };
-        let mut axes = [false; 2];
-        axes.iter_mut().zip(&sides).for_each(|(axis, (_, side))| *axis = !side.vectors.is_scalar());
+        let mut axes = [0; 2];
+        axes.iter_mut().zip(&sides).for_each(|(axis, (_, side))| *axis = side.axis());
         InteractionPart { sides, numbers: Vec::new(), term: PairTerm { kind, axes, cell } }
     }
 
     /// A number of the document.
     pub fn number(node: NodeId) -> Self {
-        let term = PairTerm { kind: PairTermKind::Number(0), axes: [false; 2], cell: CellType::Double };
+        let term = PairTerm { kind: PairTermKind::Number(0), axes: [0; 2], cell: CellType::Double };
         InteractionPart { sides: Vec::new(), numbers: vec![node], term }
     }
 
@@ -161,7 +208,16 @@ impl InteractionPart {
         }
         let other_term = other.term.renumbered(places, self.numbers.len());
         self.numbers.extend(other.numbers);
-        let axes = [0, 1].map(|side| self.term.axes[side] || other_term.axes[side]);
+        let mut axes = self.term.axes;
+        for (axis, other) in axes.iter_mut().zip(other_term.axes) {
+            // Numbers of vectors are not joined with those of groups of these.
+            match (*axis, other) {
+                (0, _) => *axis = other,
+                (_, 0) => {}
+                (own, other) if own == other => {}
+                _ => return None,
+            }
+        }
         let kind = PairTermKind::Join(function, Box::new(self.term), Box::new(other_term));
         InteractionPart { term: PairTerm { kind, axes, cell: result.cell() }, ..self }.fitting(result)
     }
@@ -170,12 +226,11 @@ impl InteractionPart {
     pub fn reduce(self, aggregator: ReduceAggregator, result: &TensorType) -> Option<Self> {
         let mut axes = self.term.axes;
         for (axis, (_, side)) in axes.iter_mut().zip(&self.sides) {
-            let is_kept = side
-                .vectors
-                .dimensions()
-                .iter()
-                .any(|dimension| result.dimensions().iter().any(|kept| kept.name == dimension.name));
-            *axis = *axis && is_kept;
+            for (at, dimension) in side.vectors.dimensions().iter().enumerate() {
+                if types::dimension(result, &dimension.name).is_none() {
+                    *axis &= !(1 << at);
+                }
+            }
         }
         let kind = PairTermKind::Reduce(aggregator, Box::new(self.term));
         InteractionPart { term: PairTerm { kind, axes, cell: result.cell() }, ..self }.fitting(result)
@@ -183,9 +238,9 @@ impl InteractionPart {
 
     /// The part, unless it has too many terms, or other dimensions than the result.
     pub fn fitting(self, result: &TensorType) -> Option<Self> {
-        let of_axes = self.sides.iter().zip(self.term.axes).filter(|(_, is_there)| *is_there);
+        let of_axes = self.sides.iter().zip(self.term.axes);
         let mut names: Vec<&str> = of_axes
-            .flat_map(|((_, side), _)| side.vectors.dimensions())
+            .flat_map(|((_, side), axis)| side.dimensions(axis))
             .map(|dimension| dimension.name.as_str())
             .collect();
         names.sort_unstable();
@@ -204,7 +259,7 @@ impl InteractionPart {
         let mapped = result.dimensions().iter().filter(|it| it.kind == DimensionKind::Mapped);
         let labels = mapped.filter_map(|dimension| label(&dimension.name)).collect();
         let cells_of = |side: usize| match sides.get(side) {
-            Some(side) => source_cells(result, &side.vectors),
+            Some(of_side) => source_cells(result, &of_side.part(self.term.axes[side])),
             None => vec![0; result.dense_size()],
         };
         let cells = cells_of(0).into_iter().zip(cells_of(1)).map(|(a, b)| [a as usize, b as usize]).collect();

@@ -8,7 +8,7 @@ use super::patterns::NodeCells;
 use crate::batch::{BatchSpace, TensorBatch};
 use crate::dense::{CellsRef, PairSum};
 use crate::evaluate::EvaluationScratch;
-use crate::interaction::{Interaction, InteractionSide, PairTerm, PairTermKind};
+use crate::interaction::{Interaction, InteractionSide, KeptDimensions, PairTerm, PairTermKind};
 use crate::operators::{BatchNumbers, ReduceAggregator};
 use crate::program::{CellFunction, NodeId};
 use crate::tensors::CELLS;
@@ -33,30 +33,35 @@ impl BatchRun<'_> {
         let mut run = InteractionRun {
             run: self,
             plan,
+            nodes: sides,
             numbers,
             sides: sides.iter().map(|side| self.cells_of_node(*side)).collect(),
             documents: 0..0,
             counts: Vec::new(),
             rows: Vec::new(),
             sums: Vec::new(),
+            space,
             nested,
         };
-        let mut labels: [Vec<u32>; 2] = Default::default();
+        let kept: Vec<KeptDimensions> =
+            plan.sides.iter().zip(plan.term.axes).map(|(side, axis)| side.kept(axis)).collect();
+        let mut groups: [VectorGroups; 2] = Default::default();
         while run.next(documents) {
             let PairNumbers { cells, extents } = run.evaluate(&plan.term);
             let mut rest = &cells[..];
             for (document, extent) in run.documents.clone().zip(extents) {
                 let (cells, others) = rest.split_at(extent[0] * extent[1]);
                 rest = others;
-                if shape.mapped == 0 {
+                if shape.mapped > 0 {
+                    for (side, (kept, groups)) in kept.iter().zip(&mut groups).enumerate() {
+                        if plan.term.axes[side] != 0 {
+                            run.group(side, kept, document, groups);
+                        }
+                    }
+                    plan.write(extent, cells, &kept, &groups, &mut out);
+                } else {
                     out.cells.extend(plan.cells.iter().map(|[left, right]| cells[left * extent[1] + right]));
-                    continue;
                 }
-                for (side, labels) in sides.iter().zip(&mut labels) {
-                    labels.clear();
-                    self.write_labels(*side, document, space, labels);
-                }
-                plan.write(extent, cells, &labels, &mut out);
                 out.end_tensor(shape);
             }
         }
@@ -65,35 +70,74 @@ impl BatchRun<'_> {
 }
 
 impl Interaction {
-    /// Appends the cells of a document's tensor, with their labels, from those of the sides.
-    fn write(&self, extent: [usize; 2], cells: &[f64], labels: &[Vec<u32>; 2], out: &mut TensorBatch) {
-        // Number of labels of a subspace, of subspaces, and of vectors of a subspace.
-        let of_side = |at: usize| match self.sides.get(at) {
-            Some(side) if self.term.axes[at] => {
-                let vectors = side.vectors.dense_size();
-                (side.vectors.mapped().count(), extent[at] / vectors, vectors)
-            }
-            _ => (0, 1, 1),
-        };
-        let ([of_left, of_right], width) = ([of_side(0), of_side(1)], extent[1]);
-        for left in 0..of_left.1 {
-            for right in 0..of_right.1 {
-                out.labels.extend(self.labels.iter().map(|(side, index)| match side {
-                    0 => labels[0][left * of_left.0 + index],
-                    _ => labels[1][right * of_right.0 + index],
-                }));
-                let vectors = self.cells.iter().map(|[a, b]| (left * of_left.2 + a, right * of_right.2 + b));
-                out.cells.extend(vectors.map(|(left, right)| cells[left * width + right]));
+    /// Appends the cells of a document's tensor, with the labels of the groups of vectors of the sides.
+    fn write(
+        &self,
+        extent: [usize; 2],
+        cells: &[f64],
+        kept: &[KeptDimensions],
+        groups: &[VectorGroups; 2],
+        out: &mut TensorBatch,
+    ) {
+        let size = |side: usize| kept.get(side).map_or(1, |kept| kept.size);
+        let (sizes, width) = ([size(0), size(1)], extent[1]);
+        for left in 0..extent[0] / sizes[0] {
+            for right in 0..width / sizes[1] {
+                let firsts = [left * sizes[0], right * sizes[1]];
+                out.labels.extend(
+                    self.labels.iter().map(|(side, index)| groups[*side].label(firsts[*side], *index)),
+                );
+                let places = self.cells.iter().map(|[left, right]| (firsts[0] + left, firsts[1] + right));
+                out.cells.extend(places.map(|(left, right)| cells[left * width + right]));
             }
         }
     }
 }
 
-/// Numbers of some documents, one after another: for each vector of the first side the numbers of those of
-/// the second.
+/// Groups of the vectors of a side of a document by some dimensions, in the order of their first vectors.
+#[derive(Default)]
+struct VectorGroups {
+    /// Group of each vector.
+    of_vector: Vec<usize>,
+    /// First vector of each group.
+    first: Vec<usize>,
+    /// Labels of the dense subspaces of the side, `mapped` of each, which is `size` vectors.
+    labels: Vec<u32>,
+    mapped: usize,
+    size: usize,
+}
+
+impl VectorGroups {
+    /// The label of a group in a mapped dimension of the side.
+    fn label(&self, group: usize, index: usize) -> u32 {
+        self.labels[self.first[group] / self.size * self.mapped + index]
+    }
+}
+
+/// Groups of numbers of one side, which are combined.
+struct CombinedGroups {
+    /// Indices of the numbers, group by group.
+    members: Vec<usize>,
+    /// For each group the end of its members.
+    ends: Vec<usize>,
+}
+
+impl CombinedGroups {
+    fn each(&self) -> impl Iterator<Item = &[usize]> {
+        let mut begin = 0;
+        self.ends.iter().map(move |end| {
+            let members = &self.members[begin..*end];
+            begin = *end;
+            members
+        })
+    }
+}
+
+/// Numbers of some documents, one after another: for each vector, or group, of the first side the numbers of
+/// those of the second.
 struct PairNumbers {
     cells: Vec<f64>,
-    /// For each document the number of vectors of each side; 1 for a side whose vectors have no numbers.
+    /// For each document the number of vectors, or groups, of each side; 1 for a side without numbers.
     extents: Vec<[usize; 2]>,
 }
 
@@ -101,6 +145,8 @@ struct PairNumbers {
 struct InteractionRun<'r, 'a> {
     run: &'r BatchRun<'a>,
     plan: &'r Interaction,
+    /// Nodes of the sides, and of the numbers.
+    nodes: &'r [NodeId],
     numbers: &'r [NodeId],
     sides: Vec<NodeCells<'r, 'a>>,
     /// The documents that are evaluated.
@@ -110,6 +156,7 @@ struct InteractionRun<'r, 'a> {
     /// Reusable numbers of rows, and their sums.
     rows: Vec<u16>,
     sums: Vec<f64>,
+    space: &'r mut BatchSpace,
     nested: &'r mut EvaluationScratch,
 }
 
@@ -222,7 +269,7 @@ impl InteractionRun<'_, '_> {
     fn joined(
         &mut self,
         function: &CellFunction,
-        axes: [[bool; 2]; 2],
+        axes: [[u64; 2]; 2],
         [x, y]: [PairNumbers; 2],
     ) -> PairNumbers {
         let extents: Vec<[usize; 2]> = x
@@ -232,9 +279,9 @@ impl InteractionRun<'_, '_> {
             .map(|(x, y)| {
                 [0, 1].map(|side| match (axes[0][side], axes[1][side]) {
                     // One of them may be empty, otherwise they are equal.
-                    (true, true) => x[side].min(y[side]),
-                    (true, false) => x[side],
-                    (false, _) => y[side],
+                    (0, _) => y[side],
+                    (_, 0) => x[side],
+                    _ => x[side].min(y[side]),
                 })
             })
             .collect();
@@ -244,56 +291,137 @@ impl InteractionRun<'_, '_> {
         PairNumbers { cells, extents }
     }
 
-    /// The numbers of a term with other axes combined to those of one with these axes.
+    /// The numbers of a term, combined along the dimensions that the axes of the result lack.
     fn reduced(
-        &self,
+        &mut self,
         aggregator: ReduceAggregator,
-        axes: [bool; 2],
-        of_axes: [bool; 2],
+        axes: [u64; 2],
+        of_axes: [u64; 2],
         of: &PairNumbers,
     ) -> PairNumbers {
         let (mut cells, mut extents) = (Vec::new(), Vec::with_capacity(of.extents.len()));
         let mut combined = Vec::new();
+        // A side that is not there is one number.
+        let mut groups = [0, 1].map(|_| CombinedGroups { members: vec![0], ends: vec![1] });
         let mut rest = &of.cells[..];
-        // A tensor with labels that is made of no cells has none, and one without has zeros.
-        let is_mapped = |side: usize| self.plan.sides.get(side).is_some_and(InteractionSide::is_mapped);
-        for [lefts, rights] in of.extents.iter().copied() {
-            let (here, others) = rest.split_at(lefts * rights);
+        for (document, extent) in self.documents.clone().zip(of.extents.iter().copied()) {
+            let (here, others) = rest.split_at(extent[0] * extent[1]);
             rest = others;
-            extents.push(match axes {
-                [false, false] => {
-                    cells.push(aggregator.apply_to_slice(here, &mut combined));
-                    [1; 2]
+            let mut into = [1; 2];
+            for side in 0..self.plan.sides.len() {
+                let axes = [of_axes[side], axes[side]];
+                self.combine(side, axes, document, extent[side], &mut groups[side]);
+                into[side] = groups[side].ends.len();
+                // A tensor with labels that is made of no cells has none, and one without has zeros.
+                if here.is_empty() && self.plan.sides[side].has_labels(axes[1]) {
+                    into[side] = 0;
                 }
-                [true, true] => {
-                    cells.extend_from_slice(here);
-                    [lefts, rights]
+            }
+            extents.push(into);
+            if into[0] * into[1] == 0 {
+                continue;
+            }
+            for lefts in groups[0].each() {
+                for rights in groups[1].each() {
+                    cells.push(match lefts {
+                        // Adjacent numbers.
+                        [left] if rights.len() == extent[1] && axes[1] == 0 => {
+                            let numbers = &here[left * extent[1]..(left + 1) * extent[1]];
+                            aggregator.apply_to_slice(numbers, &mut combined)
+                        }
+                        _ => {
+                            combined.clear();
+                            for left in lefts {
+                                let numbers = &here[left * extent[1]..(left + 1) * extent[1]];
+                                combined.extend(rights.iter().map(|right| numbers[*right]));
+                            }
+                            aggregator.apply(&mut combined)
+                        }
+                    });
                 }
-                [true, false] if rights == 0 && of_axes[1] && is_mapped(0) => [0, 1],
-                [true, false] => {
-                    let of_vector = |left: usize| &here[left * rights..(left + 1) * rights];
-                    let all = 0..lefts;
-                    cells.extend(all.map(|left| aggregator.apply_to_slice(of_vector(left), &mut combined)));
-                    [lefts, 1]
-                }
-                [false, true] if lefts == 0 && of_axes[0] && is_mapped(1) => [1, 0],
-                [false, true] => {
-                    for right in 0..rights {
-                        combined.clear();
-                        combined.extend(here.iter().skip(right).step_by(rights));
-                        cells.push(aggregator.apply(&mut combined));
-                    }
-                    [1, rights]
-                }
-            });
+            }
         }
         PairNumbers { cells, extents }
+    }
+
+    /// Finds the groups of `count` numbers of a side by which an axis becomes another.
+    fn combine(
+        &mut self,
+        side: usize,
+        [from, to]: [u64; 2],
+        document: usize,
+        count: usize,
+        out: &mut CombinedGroups,
+    ) {
+        let CombinedGroups { members, ends } = out;
+        members.clear();
+        members.extend(0..count);
+        ends.clear();
+        let plan = self.plan;
+        let of_side = &plan.sides[side];
+        if from == to {
+            ends.extend(1..=count);
+        } else if to == 0 {
+            ends.push(count);
+        } else if count == 0 {
+            // Without labels there is a group for each cell, also of no numbers.
+            ends.resize(if of_side.has_labels(to) { 0 } else { of_side.kept(to).size }, 0);
+        } else {
+            let (mut before, mut after) = (VectorGroups::default(), VectorGroups::default());
+            self.group(side, &of_side.kept(from), document, &mut before);
+            self.group(side, &of_side.kept(to), document, &mut after);
+            let group = |number: usize| after.of_vector[before.first[number]];
+            members.sort_by_key(|number| group(*number));
+            let group_ends = members.chunk_by(|a, b| group(*a) == group(*b)).map(<[usize]>::len);
+            ends.extend(group_ends.scan(0, |end, length| {
+                *end += length;
+                Some(*end)
+            }));
+        }
+    }
+
+    /// Groups the vectors of a side of a document by some dimensions.
+    fn group(&mut self, side: usize, kept: &KeptDimensions, document: usize, out: &mut VectorGroups) {
+        let plan = self.plan;
+        let vectors = &plan.sides[side].vectors;
+        let count = self.counts[document - self.documents.start][side];
+        let VectorGroups { of_vector, first, labels, mapped, size } = out;
+        labels.clear();
+        self.run.write_labels(self.nodes[side], document, self.space, labels);
+        (*mapped, *size) = (vectors.mapped().count(), vectors.dense_size());
+        of_vector.clear();
+        first.clear();
+        if kept.labels.len() == *mapped && kept.size == *size {
+            of_vector.extend(0..count);
+            first.extend(0..count);
+            return;
+        }
+        let index = &mut self.space.index;
+        index.clear();
+        let mut address: Vec<u32> = Vec::new();
+        for vector in 0..count {
+            let own = &labels[vector / *size * *mapped..];
+            address.clear();
+            address.extend(kept.labels.iter().map(|at| own[*at]));
+            if kept.size > 1 || address.is_empty() {
+                address.push(kept.cells[vector % *size]);
+            }
+            let group = match index.first(&address, 0..address.len()) {
+                Some(entry) => index.entry(entry).0,
+                None => {
+                    index.insert(&address, 0..address.len(), first.len());
+                    first.push(vector);
+                    first.len() - 1
+                }
+            };
+            of_vector.push(group);
+        }
     }
 }
 
 impl PairNumbers {
     /// The numbers of a term with these axes for each pair of these extents.
-    fn spread(self, axes: [bool; 2], extents: &[[usize; 2]]) -> Vec<f64> {
+    fn spread(self, axes: [u64; 2], extents: &[[usize; 2]]) -> Vec<f64> {
         if self.extents == extents {
             return self.cells;
         }
@@ -306,10 +434,11 @@ impl PairNumbers {
                 continue;
             }
             for left in 0..*lefts {
-                let row = if axes[0] { &here[left * own[1]..(left + 1) * own[1]] } else { here };
-                match axes[1] {
-                    true => out.extend_from_slice(&row[..*rights]),
-                    false => out.resize(out.len() + rights, row[0]),
+                let row = if axes[0] == 0 { here } else { &here[left * own[1]..(left + 1) * own[1]] };
+                if axes[1] == 0 {
+                    out.resize(out.len() + rights, row[0]);
+                } else {
+                    out.extend_from_slice(&row[..*rights]);
                 }
             }
         }

@@ -20,7 +20,7 @@ const WORLDS: u64 = 12;
 const DOCUMENTS: usize = 6_000;
 
 /// Features of the expressions.
-const FEATURES: [(&str, &str); 16] = [
+const FEATURES: [(&str, &str); 17] = [
     ("query(two)", "tensor()"),
     ("query(nan)", "tensor()"),
     ("attribute(price)", "tensor()"),
@@ -37,6 +37,7 @@ const FEATURES: [(&str, &str); 16] = [
     ("attribute(bx)", "tensor<int8>(t{},x[3])"),
     ("attribute(dx)", "tensor(t{},x[3])"),
     ("attribute(mxy)", "tensor<float>(k{},x[3],y[2])"),
+    ("attribute(ptx)", "tensor<float>(p{},t{},x[3])"),
 ];
 
 const FUNCTIONS: [(&str, &[&str], &str); 5] = [
@@ -63,15 +64,20 @@ impl GeneratorRandom {
         (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) % end
     }
 
-    /// A tensor of this type: small numbers, including halves, and labels from a set of four.
+    /// A tensor of this type: small numbers, including halves, and labels from a set of four, in one or two
+    /// dimensions.
     fn tensor(&mut self, tensor_type: &TensorType) -> Tensor {
-        let labels: Vec<String> = match tensor_type.mapped().next() {
-            Some(_) => {
-                ["a", "b", "c", "d"].iter().filter(|_| self.below(2) == 0).map(|l| (*l).to_owned()).collect()
+        let names = ["a", "b", "c", "d"].map(str::to_owned);
+        let mapped = tensor_type.mapped().count();
+        let labels: Vec<String> = match mapped {
+            0 => Vec::new(),
+            1 => names.into_iter().filter(|_| self.below(2) == 0).collect(),
+            _ => {
+                let pairs = names.iter().flat_map(|first| names.iter().map(move |second| [first, second]));
+                pairs.filter(|_| self.below(3) == 0).flatten().cloned().collect()
             }
-            None => Vec::new(),
         };
-        let subspaces = if tensor_type.mapped().next().is_some() { labels.len() } else { 1 };
+        let subspaces = labels.len().checked_div(mapped).unwrap_or(1);
         let mut cells = TensorCells::with_capacity(tensor_type.cell(), subspaces * tensor_type.dense_size());
         for _ in 0..subspaces * tensor_type.dense_size() {
             cells.push(self.below(17) as f64 / 2.0 - 3.0);
@@ -455,7 +461,7 @@ const MORE_EXPRESSIONS: [&str; 52] = [
 ];
 
 /// Expressions over the vectors of a query and of documents.
-const INTERACTIONS: [&str; 22] = [
+const INTERACTIONS: [&str; 29] = [
     "sum(query(qx) * attribute(tx), x)",
     "sum(attribute(tx) * query(qx), x)",
     "sum(sum(query(qx) * attribute(tx), x), t)",
@@ -478,4 +484,11 @@ const INTERACTIONS: [&str; 22] = [
     "reduce(reduce(sum(query(mat) * attribute(tx), x), min, y), avg, t)",
     "sum(query(mat) * attribute(mxy), x, y)",
     "sum(reduce(sum(query(qx) * attribute(mxy), x), max, k, y), q)",
+    "reduce(reduce(sum(query(qx) * attribute(mxy), x), max, k), avg, y)",
+    "reduce(sum(reduce(sum(query(qx) * attribute(ptx), x), max, t), q), max, p)",
+    "sum(reduce(reduce(sum(attribute(ptx) * query(qx), x), avg, p), max, t), q)",
+    "reduce(sum(query(qx) * attribute(ptx), x), median, t)",
+    "reduce(sum(query(v) * attribute(ptx), x), max, t)",
+    "reduce(sum(reduce(sum(query(qx) * attribute(ptx), x), max, p), q), avg, t) * 2",
+    "reduce(reduce(euclidean_distance(query(mat), attribute(ptx), x), min, t), avg, p)",
 ];
