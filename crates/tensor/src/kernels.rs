@@ -214,10 +214,15 @@ fn sum_wide_plain<B: WidenCell, const DIFFERENCE: bool>(a: &[f64], b: &[B]) -> f
         sum += if DIFFERENCE { (a - b) * (a - b) } else { a * b };
         at += 1;
     }
-    for lane in 0..LANES {
-        sum += sums[lane];
+    // Halves are added together: sixteen additions to one sum would wait for each other.
+    let mut lanes = LANES / 2;
+    while lanes > 0 {
+        for lane in 0..lanes {
+            sums[lane] += sums[lane + lanes];
+        }
+        lanes /= 2;
     }
-    sum
+    sum + sums[0]
 }
 
 /// Number of differing bits of two byte vectors, up to the shorter length.
