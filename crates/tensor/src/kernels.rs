@@ -193,7 +193,6 @@ fn sum_wide_avx2<B: WidenCell, const DIFFERENCE: bool>(a: &[f64], b: &[B]) -> f6
 /// Plain implementation, in plain loops over numbers: the compiler turns those into vector instructions. A
 /// single sum would fix the order of additions.
 #[inline(always)]
-#[expect(clippy::needless_range_loop, reason = "plain loops over numbers are inlined and vectorised")]
 fn sum_wide_plain<B: WidenCell, const DIFFERENCE: bool>(a: &[f64], b: &[B]) -> f64 {
     const LANES: usize = 16;
     let len = a.len().min(b.len());
