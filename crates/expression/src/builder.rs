@@ -148,7 +148,7 @@ impl ProgramBuilder {
                 self.sum_of_products(of, tensor_type)
                     .or_else(|| self.max_sim(of, tensor_type))
                     .or_else(|| self.rows_along(of, tensor_type))
-                    .or_else(|| self.reduced_join(plan, of))
+                    .or_else(|| self.reduced_join(plan, of, tensor_type))
                     .or_else(|| self.interaction(&op, tensor_type))
                     .unwrap_or(op)
             }
@@ -180,21 +180,26 @@ impl ProgramBuilder {
         (is_its_cell && has_cells && ordered == of).then_some(ProgramOp::Top(*count, *of))
     }
 
-    /// Matches `reduce(join(a, b, f), aggregator)` of two tensors with the same dimension, a mapped one, of
-    /// which at least one is an input.
-    fn reduced_join(&self, reduce: &Arc<TensorReduce>, joined: NodeId) -> Option<ProgramOp> {
+    /// Matches `reduce(join(a, b, f), aggregator)`, whose result is a number, of two tensors with a common
+    /// mapped dimension, of which at least one is an input.
+    fn reduced_join(
+        &self,
+        reduce: &Arc<TensorReduce>,
+        joined: NodeId,
+        result: &TensorType,
+    ) -> Option<ProgramOp> {
         let ProgramOp::Join(function, join, a, b) = &self.nodes[joined].op else { return None };
         let (a_type, b_type) = (self.tensor_type(*a), self.tensor_type(*b));
-        let has_one_label = a_type.dimensions().len() == 1 && !a_type.is_dense();
         let is_input = |id: &NodeId| matches!(self.nodes[*id].op, ProgramOp::Input(_));
-        if !has_one_label || a_type.dimensions() != b_type.dimensions() || ![a, b].into_iter().any(is_input) {
+        if !result.is_scalar() || join.common().is_empty() || ![a, b].into_iter().any(is_input) {
             return None;
         }
         let plan = ReducedJoin {
             function: function.clone(),
             join: Arc::clone(join),
             reduce: Arc::clone(reduce),
-            cell: self.tensor_type(joined).cell(),
+            joined: self.tensor_type(joined).clone(),
+            has_one_label: a_type.dimensions().len() == 1 && a_type.dimensions() == b_type.dimensions(),
         };
         Some(ProgramOp::ReducedJoin(Arc::new(plan), *a, *b))
     }

@@ -30,6 +30,8 @@ pub struct ExpressionProgram {
     pub(crate) shapes: Vec<SubspaceShape>,
     /// True for each input that only operations read which take its stored form.
     pub(crate) is_raw: Vec<bool>,
+    /// True for each node that a reduced join reads.
+    pub(crate) is_joined: Vec<bool>,
     /// Cells of the largest dense subspace among tensors that are laid out flat; 0 if there are none.
     pub(crate) flat_cells: usize,
 }
@@ -67,9 +69,19 @@ impl ExpressionProgram {
             };
             arguments.iter().filter(|id| !reads_stored(**id)).for_each(|id| is_raw[*id] = false);
         }
-        let flat = nodes.iter().zip(&is_raw).filter(|(node, raw)| !**raw && !node.tensor_type.is_scalar());
-        let flat_cells = flat.map(|(node, _)| node.tensor_type.dense_size()).max().unwrap_or(0);
-        ExpressionProgram { nodes, inputs, arguments, done, shapes, is_raw, flat_cells }
+        let mut is_joined = vec![false; nodes.len()];
+        for (node, arguments) in nodes.iter().zip(&arguments) {
+            if let ProgramOp::ReducedJoin(..) = node.op {
+                arguments.iter().for_each(|id| is_joined[*id] = true);
+            }
+        }
+        // Those of a reduced join are laid out, unless their cells are looked up one by one.
+        let one_label = SubspaceShape { mapped: 1, size: 1 };
+        let is_flat = |id: usize| !is_raw[id] || is_joined[id] && shapes[id] != one_label;
+        let flat =
+            nodes.iter().enumerate().filter(|(id, node)| is_flat(*id) && !node.tensor_type.is_scalar());
+        let flat_cells = flat.map(|(_, node)| node.tensor_type.dense_size()).max().unwrap_or(0);
+        ExpressionProgram { nodes, inputs, arguments, done, shapes, is_raw, is_joined, flat_cells }
     }
 
     /// Features that the program uses, with the types they were compiled for. [`ExpressionProgram::evaluate`]

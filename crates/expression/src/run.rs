@@ -150,7 +150,7 @@ impl<'a> BatchRun<'a> {
         };
         let is_raw = self.program.is_raw[id];
         // Labels that all documents share are numbered once, not again for each block.
-        let is_of_labels = self.program.shapes[id] == SubspaceShape { mapped: 1, size: 1 };
+        let is_joined = self.program.is_joined[id];
         match feed {
             InputFeed::Tensor(tensor) if node.tensor_type.is_scalar() => {
                 NodeSlot::Number(tensor.cells().iter().next().unwrap_or_default())
@@ -160,7 +160,7 @@ impl<'a> BatchRun<'a> {
                 NodeSlot::Numbers(tensors.iter().map(|tensor| tensor.cells().get(0)).collect())
             }
             InputFeed::Number(_) | InputFeed::Numbers(_) | InputFeed::View(_) => NodeSlot::Operand(at),
-            InputFeed::Tensor(_) if is_raw && !is_of_labels => NodeSlot::Operand(at),
+            InputFeed::Tensor(_) if is_raw && !is_joined => NodeSlot::Operand(at),
             InputFeed::Tensor(tensor) => {
                 let value = TensorValue::from_tensor(tensor);
                 NodeSlot::Tensor(TensorBatch::of_value(&value, &mut space.labels))

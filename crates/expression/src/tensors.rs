@@ -222,6 +222,11 @@ impl TensorJoin {
         }
     }
 
+    /// Indices of the common mapped dimensions in both tensors.
+    pub fn common(&self) -> &[(usize, usize)] {
+        &self.pairing.common
+    }
+
     pub fn run(
         &self,
         left: BatchView<'_>,

@@ -20,7 +20,7 @@ const WORLDS: u64 = 12;
 const DOCUMENTS: usize = 6_000;
 
 /// Features of the expressions.
-const FEATURES: [(&str, &str); 17] = [
+const FEATURES: [(&str, &str); 19] = [
     ("query(two)", "tensor()"),
     ("query(nan)", "tensor()"),
     ("attribute(price)", "tensor()"),
@@ -38,6 +38,8 @@ const FEATURES: [(&str, &str); 17] = [
     ("attribute(dx)", "tensor(t{},x[3])"),
     ("attribute(mxy)", "tensor<float>(k{},x[3],y[2])"),
     ("attribute(ptx)", "tensor<float>(p{},t{},x[3])"),
+    ("query(pt)", "tensor<float>(p{},t{})"),
+    ("attribute(pt)", "tensor(p{},t{})"),
 ];
 
 const FUNCTIONS: [(&str, &[&str], &str); 5] = [
@@ -405,7 +407,7 @@ fn only_documents_past_the_end_of_a_column_have_zeros() {
 }
 
 /// Expressions over tensors of documents, beside those of the table.
-const MORE_EXPRESSIONS: [&str; 52] = [
+const MORE_EXPRESSIONS: [&str; 60] = [
     "reduce(hamming(attribute(b), tensor<int8>(x[2]):[1,2]), sum) + sum(sum(query(mat) * attribute(v), x))",
     "sum(tensor(x[3])(sum(attribute(v) * tensor(z[40])(z) * x)))",
     "reduce(sum(query(v) * attribute(mx), x), max, k)",
@@ -458,6 +460,14 @@ const MORE_EXPRESSIONS: [&str; 52] = [
     "reduce(top(3, attribute(m) * query(m)), count)",
     "top(attribute(price), query(m))",
     "top(query(nan), attribute(m))",
+    "sum(query(pt) * attribute(pt))",
+    "reduce(attribute(pt) - query(pt), max)",
+    "sum(query(pt) * attribute(ptx))",
+    "reduce(attribute(ptx) * query(pt), median)",
+    "sum(query(m) * attribute(mx))",
+    "reduce(join(query(m), attribute(mx), f(a, b)(a - 2 * b)), min)",
+    "sum(query(qx) * attribute(pt) * attribute(tx))",
+    "reduce(attribute(pt) * attribute(tx), avg)",
 ];
 
 /// Expressions over the vectors of a query and of documents.
