@@ -416,6 +416,8 @@ impl<'a> PreparedMaxSim<'a> {
             self.sum.apply_to_all(vector, document, self.width, &mut numbers, &mut sums);
             sums.iter().copied().fold(f64::NEG_INFINITY, f64::max)
         };
-        (0..self.query.len() / self.width).map(|at| largest(self.query.row(at, self.width))).sum()
+        (0..self.query.len() / self.width)
+            .map(|at| largest(self.query.row(at, self.width)))
+            .fold(0.0, std::ops::Add::add)
     }
 }

@@ -18,7 +18,7 @@ const TERMS_MAX: usize = 32;
 
 /// An interaction as an operation.
 #[derive(Debug, Clone)]
-pub(crate) struct Interaction {
+pub(crate) struct VectorInteraction {
     /// One or two tensors.
     pub sides: Vec<InteractionSide>,
     /// The result.
@@ -249,7 +249,7 @@ impl InteractionPart {
     }
 
     /// The operation, with the nodes of its sides and numbers.
-    pub fn finish(self, result: &TensorType) -> (Interaction, Vec<NodeId>, Vec<NodeId>) {
+    pub fn finish(self, result: &TensorType) -> (VectorInteraction, Vec<NodeId>, Vec<NodeId>) {
         let (nodes, sides): (Vec<NodeId>, Vec<InteractionSide>) = self.sides.into_iter().unzip();
         let label = |name: &str| {
             sides.iter().enumerate().find_map(|(at, side)| {
@@ -263,11 +263,11 @@ impl InteractionPart {
             None => vec![0; result.dense_size()],
         };
         let cells = cells_of(0).into_iter().zip(cells_of(1)).map(|(a, b)| [a as usize, b as usize]).collect();
-        (Interaction { sides, term: self.term, labels, cells }, nodes, self.numbers)
+        (VectorInteraction { sides, term: self.term, labels, cells }, nodes, self.numbers)
     }
 }
 
-impl Interaction {
+impl VectorInteraction {
     /// The part that an operation is, with its nodes.
     pub fn part(&self, sides: &[NodeId], numbers: &[NodeId]) -> InteractionPart {
         InteractionPart {

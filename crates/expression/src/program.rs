@@ -4,7 +4,7 @@ use millrace_tensor::TensorType;
 
 use crate::batch::SubspaceShape;
 use crate::dense::DensePattern;
-use crate::interaction::Interaction;
+use crate::interaction::VectorInteraction;
 use crate::operators::{BatchNumbers, BinaryNumberOp, UnaryNumberOp};
 use crate::run::ReducedJoin;
 use crate::tensors::{TensorConcat, TensorJoin, TensorReduce, TensorRename};
@@ -146,7 +146,7 @@ pub(crate) enum ProgramOp {
     /// A reduction of a join, as one operation.
     ReducedJoin(Arc<ReducedJoin>, NodeId, NodeId),
     /// Functions of pairs of the vectors of one or two tensors, and of numbers.
-    Interaction(Arc<Interaction>, Vec<NodeId>, Vec<NodeId>),
+    Interaction(Arc<VectorInteraction>, Vec<NodeId>, Vec<NodeId>),
     /// The cells of each subspace in another order, for a kernel. The type is that before.
     Reorder(Arc<Vec<u32>>, NodeId),
     /// Weighted sum of these numbers.

@@ -8,7 +8,7 @@ use super::patterns::NodeCells;
 use crate::batch::{BatchSpace, TensorBatch};
 use crate::dense::{CellsRef, PairSum};
 use crate::evaluate::EvaluationScratch;
-use crate::interaction::{Interaction, InteractionSide, KeptDimensions, PairTerm, PairTermKind};
+use crate::interaction::{InteractionSide, KeptDimensions, PairTerm, PairTermKind, VectorInteraction};
 use crate::operators::{BatchNumbers, ReduceAggregator};
 use crate::program::{CellFunction, NodeId};
 use crate::tensors::CELLS;
@@ -22,7 +22,7 @@ impl BatchRun<'_> {
     pub fn interact(
         &self,
         id: NodeId,
-        (plan, sides, numbers): (&Interaction, &[NodeId], &[NodeId]),
+        (plan, sides, numbers): (&VectorInteraction, &[NodeId], &[NodeId]),
         documents: usize,
         cells: Vec<f64>,
         space: &mut BatchSpace,
@@ -69,7 +69,7 @@ impl BatchRun<'_> {
     }
 }
 
-impl Interaction {
+impl VectorInteraction {
     /// Appends the cells of a document's tensor, with the labels of the groups of vectors of the sides.
     fn write(
         &self,
@@ -144,7 +144,7 @@ struct PairNumbers {
 /// The evaluation of an interaction.
 struct InteractionRun<'r, 'a> {
     run: &'r BatchRun<'a>,
-    plan: &'r Interaction,
+    plan: &'r VectorInteraction,
     /// Nodes of the sides, and of the numbers.
     nodes: &'r [NodeId],
     numbers: &'r [NodeId],
