@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::BatchRun;
 use super::patterns::NodeCells;
 use crate::batch::{BatchSpace, TensorBatch};
-use crate::dense::{CellsRef, PairSum};
+use crate::dense::PairSum;
 use crate::evaluate::EvaluationScratch;
 use crate::interaction::{InteractionSide, KeptDimensions, PairTerm, PairTermKind, VectorInteraction};
 use crate::operators::{BatchNumbers, ReduceAggregator};
@@ -161,8 +161,8 @@ struct InteractionRun<'r, 'a> {
 }
 
 /// Number of vectors that the cells of a document's tensor are. A document without a value has zeros.
-fn vectors(side: &InteractionSide, cells: CellsRef<'_>) -> usize {
-    if side.is_mapped() { cells.len() / side.width } else { side.vectors.dense_size() }
+fn vectors(side: &InteractionSide, cells: &NodeCells<'_, '_>, document: usize) -> usize {
+    if side.is_mapped() { cells.count(document) / side.width } else { side.vectors.dense_size() }
 }
 
 impl InteractionRun<'_, '_> {
@@ -173,8 +173,8 @@ impl InteractionRun<'_, '_> {
         let mut pairs = 0;
         while pairs < PAIRS_AT_ONCE && self.documents.end < documents {
             let mut counts = [1; 2];
-            for ((count, side), cells) in counts.iter_mut().zip(&self.plan.sides).zip(&mut self.sides) {
-                *count = vectors(side, cells.get(self.documents.end));
+            for ((count, side), cells) in counts.iter_mut().zip(&self.plan.sides).zip(&self.sides) {
+                *count = vectors(side, cells, self.documents.end);
             }
             pairs += (counts[0] * counts[1]).max(1);
             self.counts.push(counts);

@@ -202,6 +202,16 @@ impl<'a> BatchRun<'a> {
         NodeCells { run: self, node, same: self.same_cells(node), buffers: NarrowedCells::default() }
     }
 
+    /// Number of cells of a node's value for one document.
+    fn cell_count(&self, id: NodeId, document: usize) -> usize {
+        if let NodeSlot::Operand(at) = &self.slots[id]
+            && let InputFeed::Tensors(_) | InputFeed::Stored(_) | InputFeed::Rows(..) = self.operands[*at].0
+        {
+            return self.cells(id, document, &mut NarrowedCells::default()).len();
+        }
+        self.view(id).of_document(document).len()
+    }
+
     /// Cells of a node's value for one document, in the type of its cells.
     pub fn cells<'b>(&'b self, id: NodeId, document: usize, buffers: &'b mut NarrowedCells) -> CellsRef<'b> {
         let tensor_type = &self.program.nodes[id].tensor_type;
@@ -231,6 +241,14 @@ pub(super) struct NodeCells<'r, 'a> {
 }
 
 impl NodeCells<'_, '_> {
+    /// Number of cells of a document.
+    pub fn count(&self, document: usize) -> usize {
+        match &self.same {
+            Some(cells) => cells.borrow().len(),
+            None => self.run.cell_count(self.node, document),
+        }
+    }
+
     pub fn get(&mut self, document: usize) -> CellsRef<'_> {
         match &self.same {
             Some(cells) => cells.borrow(),
