@@ -307,6 +307,7 @@ impl PairSum {
                 (BFloat16(x), BFloat16Bytes(y)) => {
                     return kernels::sum_rows(pairs, x, y, width, rows, out);
                 }
+                (Int8(x), Float(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
                 (FloatBytes(x), Float(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
                 (BFloat16Bytes(x), Float(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
                 _ => {}
