@@ -23,14 +23,12 @@ impl ProgramBuilder {
             },
             ProgramOp::Map(function, of) => self.interaction_part(*of)?.map(function.clone(), result)?,
             ProgramOp::Join(function, _, x, y) => {
-                let number =
-                    |id: NodeId| self.tensor_type(id).is_scalar().then(|| InteractionPart::number(id));
-                let (left, right) = match (self.interaction_part(*x), self.interaction_part(*y)) {
-                    (Some(left), Some(right)) => (left, right),
-                    (Some(left), None) => (left, number(*y)?),
-                    (None, Some(right)) => (number(*x)?, right),
-                    (None, None) => return None,
+                // A number is computed once, by its own node.
+                let part = |id: NodeId| match self.tensor_type(id).is_scalar() {
+                    true => Some(InteractionPart::number(id)),
+                    false => self.interaction_part(id),
                 };
+                let (left, right) = (part(*x)?, part(*y)?);
                 left.join(right, function.clone(), result)?
             }
             _ => return None,
