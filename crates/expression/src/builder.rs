@@ -148,8 +148,8 @@ impl ProgramBuilder {
                 self.sum_of_products(of, tensor_type)
                     .or_else(|| self.max_sim(of, tensor_type))
                     .or_else(|| self.rows_along(of, tensor_type))
-                    .or_else(|| self.reduced_join(plan, of, tensor_type))
                     .or_else(|| self.interaction(&op, tensor_type))
+                    .or_else(|| self.reduced_join(plan, of, tensor_type))
                     .unwrap_or(op)
             }
             ProgramOp::Reduce(plan, of) => {
