@@ -1,6 +1,8 @@
 //! Construction of a program's nodes: folds constants, shares equal nodes, replaces patterns by their
 //! kernels, and removes unused nodes.
 
+mod interactions;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -139,42 +141,71 @@ impl ProgramBuilder {
                 ProgramOp::Join(CellFunction::Binary(BinaryNumberOp::Sub), plan, a, b) => {
                     ProgramOp::Join(CellFunction::SquaredDifference, Arc::clone(plan), *a, *b)
                 }
-                _ => op,
+                _ => self.interaction(&op, tensor_type).unwrap_or(op),
             },
             ProgramOp::Reduce(plan, of) if plan.aggregator() == ReduceAggregator::Sum => {
                 let of = *of;
                 self.sum_of_products(of, tensor_type)
                     .or_else(|| self.max_sim(of, tensor_type))
                     .or_else(|| self.rows_along(of, tensor_type))
-                    .or_else(|| self.reduced_join(plan, of))
+                    .or_else(|| self.interaction(&op, tensor_type))
+                    .or_else(|| self.reduced_join(plan, of, tensor_type))
                     .unwrap_or(op)
             }
-            ProgramOp::Reduce(plan, of) => self.reduced_join(plan, *of).unwrap_or(op),
+            ProgramOp::Reduce(plan, of) => {
+                self.reduced_join(plan, *of).or_else(|| self.interaction(&op, tensor_type)).unwrap_or(op)
+            }
+            ProgramOp::Map(..) | ProgramOp::Join(..) => {
+                self.top(&op).or_else(|| self.interaction(&op, tensor_type)).unwrap_or(op)
+            }
             _ => op,
         }
     }
 
-    /// Matches `reduce(join(a, b, f), aggregator)` of two tensors with the same dimension, a mapped one, of
-    /// which at least one is an input.
-    fn reduced_join(&self, reduce: &Arc<TensorReduce>, joined: NodeId) -> Option<ProgramOp> {
+    /// Matches `t * filter_subspaces(cell_order(t, max) < n, f(s)(s))`, which is `top(n, t)`, of a tensor with
+    /// one cell in each dense subspace.
+    fn top(&self, op: &ProgramOp) -> Option<ProgramOp> {
+        let ProgramOp::Join(CellFunction::Binary(BinaryNumberOp::Mul), _, of, kept) = op else { return None };
+        let ProgramOp::FilterSubspaces(condition, ranked) = &self.nodes[*kept].op else { return None };
+        let ProgramOp::Join(CellFunction::Binary(BinaryNumberOp::Less), _, ranks, count) =
+            &self.nodes[*ranked].op
+        else {
+            return None;
+        };
+        let ProgramOp::CellOrder { largest_first: true, of: ordered } = &self.nodes[*ranks].op else {
+            return None;
+        };
+        let is_its_cell = matches!(condition.nodes[..], [ProgramNode { op: ProgramOp::Input(0), .. }]);
+        let has_cells = self.tensor_type(*of).dense_size() == 1 && self.tensor_type(*count).is_scalar();
+        (is_its_cell && has_cells && ordered == of).then_some(ProgramOp::Top(*count, *of))
+    }
+
+    /// Matches `reduce(join(a, b, f), aggregator)`, whose result is a number, of two tensors with a common
+    /// mapped dimension, of which at least one is an input.
+    fn reduced_join(
+        &self,
+        reduce: &Arc<TensorReduce>,
+        joined: NodeId,
+        result: &TensorType,
+    ) -> Option<ProgramOp> {
         let ProgramOp::Join(function, join, a, b) = &self.nodes[joined].op else { return None };
         let (a_type, b_type) = (self.tensor_type(*a), self.tensor_type(*b));
-        let has_one_label = a_type.dimensions().len() == 1 && !a_type.is_dense();
         let is_input = |id: &NodeId| matches!(self.nodes[*id].op, ProgramOp::Input(_));
-        if !has_one_label || a_type.dimensions() != b_type.dimensions() || ![a, b].into_iter().any(is_input) {
+        if !result.is_scalar() || join.common().is_empty() || ![a, b].into_iter().any(is_input) {
             return None;
         }
         let plan = ReducedJoin {
             function: function.clone(),
             join: Arc::clone(join),
             reduce: Arc::clone(reduce),
-            cell: self.tensor_type(joined).cell(),
+            joined: self.tensor_type(joined).clone(),
+            has_one_label: a_type.dimensions().len() == 1 && a_type.dimensions() == b_type.dimensions(),
         };
         Some(ProgramOp::ReducedJoin(Arc::new(plan), *a, *b))
     }
 
-    /// Matches `reduce(join(a, b, f), sum, x)` where `x` is the only dimension of one operand and the only
-    /// indexed dimension of the other.
+    /// Matches `reduce(join(a, b, f), sum, x…)` where `x…` are all dimensions of one operand and all indexed
+    /// dimensions of the other.
     fn sum_of_products(&self, joined: NodeId, result: &TensorType) -> Option<ProgramOp> {
         let (sum, a, b) = self.pairs(joined)?;
         let (a_type, b_type) = (self.tensor_type(a), self.tensor_type(b));
@@ -186,14 +217,13 @@ impl ProgramBuilder {
             let only_vector = vector.is_dense() && vector.indexed().eq(rows.indexed());
             only_vector && result.mapped().eq(rows.mapped()) && result.indexed().next().is_none()
         };
-        let dense = DensePattern { sum, shape: SumShape::Rows, width: joined_width(a_type, b_type)? };
-        if rows(a_type, b_type) {
-            Some(ProgramOp::Dense(dense, a, b))
-        } else if rows(b_type, a_type) {
-            Some(ProgramOp::Dense(dense, b, a))
-        } else {
-            None
-        }
+        let (vector, rows) = match (rows(a_type, b_type), rows(b_type, a_type)) {
+            (true, _) => (a, b),
+            (false, true) => (b, a),
+            (false, false) => return None,
+        };
+        let width = self.tensor_type(vector).dense_size();
+        Some(ProgramOp::Dense(DensePattern { sum, shape: SumShape::Rows, width }, vector, rows))
     }
 
     /// Matches `reduce(join(a, b, f), sum, x)` where `x` is the only dimension of one operand, and any
@@ -219,41 +249,6 @@ impl ProgramBuilder {
             self.add(ProgramOp::Reorder(Arc::new(order), rows), rows_type)
         };
         Some(ProgramOp::Dense(DensePattern { sum, shape: SumShape::Rows, width }, vector, rows))
-    }
-
-    /// Matches `sum(reduce(sum(query * document, x), max, t), q)` where `x` is the innermost indexed
-    /// dimension of both.
-    fn max_sim(&self, of: NodeId, result: &TensorType) -> Option<ProgramOp> {
-        let reduced = |id: NodeId, aggregator| match &self.nodes[id].op {
-            ProgramOp::Reduce(plan, of) if plan.aggregator() == aggregator => Some(*of),
-            _ => None,
-        };
-        if !result.is_scalar() {
-            return None;
-        }
-        let summed = reduced(of, ReduceAggregator::Max)?;
-        let joined = reduced(summed, ReduceAggregator::Sum)?;
-        let (sum, a, b) = self.pairs(joined)?;
-        let (a_type, b_type) = (self.tensor_type(a), self.tensor_type(b));
-        let width = joined_width(a_type, b_type)?;
-        let innermost = a_type.indexed().last().map(|(name, _)| name)?;
-        let others = |t: &TensorType| -> Vec<String> {
-            t.dimensions().iter().map(|d| d.name.clone()).filter(|name| name != innermost).collect()
-        };
-        let kept: Vec<String> = self.tensor_type(of).dimensions().iter().map(|d| d.name.clone()).collect();
-        let (a_others, b_others) = (others(a_type), others(b_type));
-        let summed_all = self.tensor_type(summed).dimensions().len() == a_others.len() + b_others.len();
-        if !summed_all || a_others.is_empty() || b_others.is_empty() {
-            return None;
-        }
-        let dense = DensePattern { sum, shape: SumShape::MaxSim, width };
-        if kept == a_others {
-            Some(ProgramOp::Dense(dense, a, b))
-        } else if kept == b_others {
-            Some(ProgramOp::Dense(dense, b, a))
-        } else {
-            None
-        }
     }
 
     /// The function of two cells that a join computes, if it has a kernel.
@@ -305,10 +300,4 @@ fn cells_along(of: &TensorType, along: &str, size: usize) -> Vec<u32> {
     let step = step(of, along);
     let first = (0..of.dense_size()).filter(|cell| (cell / step).is_multiple_of(size));
     first.flat_map(|cell| (0..size).map(move |index| (cell + index * step) as u32)).collect()
-}
-
-/// Size of the innermost indexed dimension, if it is the same in both types.
-fn joined_width(a: &TensorType, b: &TensorType) -> Option<usize> {
-    let innermost = a.indexed().last()?;
-    (b.indexed().last() == Some(innermost)).then_some(innermost.1)
 }

@@ -181,6 +181,14 @@ impl<'a> CellsRef<'a> {
         self.append(&mut cells);
         cells
     }
+
+    /// The cells, each cut to a signed byte.
+    pub fn to_int8(self) -> Cow<'a, [i8]> {
+        match self {
+            CellsRef::Int8(cells) => Cow::Borrowed(cells),
+            other => other.to_f64().into_iter().map(|cell| cell as i8).collect(),
+        }
+    }
 }
 
 /// Converts cells to a cell type.
@@ -251,6 +259,9 @@ macro_rules! typed {
             (BFloat16($x), BFloat16Bytes($y)) | (BFloat16Bytes($y), BFloat16($x)) => $call,
             (Int8($x), FloatBytes($y)) | (FloatBytes($y), Int8($x)) => $call,
             (Int8($x), BFloat16Bytes($y)) | (BFloat16Bytes($y), Int8($x)) => $call,
+            (FloatBytes($x), FloatBytes($y)) => $call,
+            (FloatBytes($x), BFloat16Bytes($y)) | (BFloat16Bytes($y), FloatBytes($x)) => $call,
+            (BFloat16Bytes($x), BFloat16Bytes($y)) => $call,
             (left, right) => {
                 let ($x, $y) = (&left.to_f64()[..], &right.to_f64()[..]);
                 $double
@@ -283,7 +294,7 @@ impl PairSum {
         rows: &[u16],
         out: &mut [f64],
     ) {
-        use CellsRef::{BFloat16, BFloat16Bytes, Float, FloatBytes, Int8};
+        use CellsRef::{BFloat16, BFloat16Bytes, Double, DoubleBytes, Float, FloatBytes, Int8};
         if let Some(pairs) = self.pairs() {
             match (vector, cells) {
                 (Float(x), Float(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
@@ -296,11 +307,26 @@ impl PairSum {
                 (BFloat16(x), BFloat16Bytes(y)) => {
                     return kernels::sum_rows(pairs, x, y, width, rows, out);
                 }
+                (Int8(x), Float(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
                 (FloatBytes(x), Float(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
                 (BFloat16Bytes(x), Float(y)) => return kernels::sum_rows(pairs, x, y, width, rows, out),
                 _ => {}
             }
         }
+        // The vector is converted once, not for each row.
+        let (doubles, bytes);
+        let vector = match (self, vector, cells) {
+            (PairSum::Hamming, ..) => {
+                bytes = vector.to_int8();
+                Int8(&bytes)
+            }
+            (_, Double(_), _) => vector,
+            (_, DoubleBytes(_), _) | (_, _, Double(_) | DoubleBytes(_)) => {
+                doubles = vector.to_f64();
+                Double(&doubles)
+            }
+            _ => vector,
+        };
         for (out, row) in out.iter_mut().zip(rows) {
             *out = self.apply(vector, cells.row(usize::from(*row), width));
         }
@@ -334,13 +360,17 @@ impl PairSum {
 }
 
 fn hamming(a: CellsRef<'_>, b: CellsRef<'_>) -> f64 {
-    fn bytes(cells: CellsRef<'_>) -> Cow<'_, [i8]> {
-        match cells {
-            CellsRef::Int8(cells) => Cow::Borrowed(cells),
-            other => other.to_f64().into_iter().map(|cell| cell as i8).collect(),
-        }
-    }
-    kernels::hamming(&bytes(a), &bytes(b)) as f64
+    let a = a.to_int8();
+    let bits = match b {
+        CellsRef::Int8(b) => kernels::hamming(&a, b),
+        CellsRef::Double(b) => kernels::hamming_of_cells(&a, b),
+        CellsRef::Float(b) => kernels::hamming_of_cells(&a, b),
+        CellsRef::BFloat16(b) => kernels::hamming_of_cells(&a, b),
+        CellsRef::DoubleBytes(b) => kernels::hamming_of_cells(&a, b),
+        CellsRef::FloatBytes(b) => kernels::hamming_of_cells(&a, b),
+        CellsRef::BFloat16Bytes(b) => kernels::hamming_of_cells(&a, b),
+    };
+    bits as f64
 }
 
 /// Query vectors prepared for comparison with the vectors of many documents: for each the largest sum with a
@@ -379,13 +409,13 @@ impl<'a> PreparedMaxSim<'a> {
     }
 
     fn one_by_one(&self, document: CellsRef<'_>) -> f64 {
-        let rows = document.len() / self.width;
-        if rows == 0 {
+        if document.len() < self.width {
             return 0.0;
         }
-        let largest = |vector: CellsRef<'_>| {
-            let sums = (0..rows).map(|row| self.sum.apply(vector, document.row(row, self.width)));
-            sums.fold(f64::NEG_INFINITY, f64::max)
+        let (mut numbers, mut sums) = (Vec::new(), Vec::new());
+        let mut largest = |vector: CellsRef<'_>| {
+            self.sum.apply_to_all(vector, document, self.width, &mut numbers, &mut sums);
+            sums.iter().copied().fold(f64::NEG_INFINITY, f64::max)
         };
         (0..self.query.len() / self.width)
             .map(|at| largest(self.query.row(at, self.width)))

@@ -18,6 +18,7 @@ mod error;
 mod evaluate;
 mod forest;
 mod functions;
+mod interaction;
 mod linear;
 mod literal;
 mod operators;

@@ -4,6 +4,7 @@ use millrace_tensor::TensorType;
 
 use crate::batch::SubspaceShape;
 use crate::dense::DensePattern;
+use crate::interaction::VectorInteraction;
 use crate::operators::{BatchNumbers, BinaryNumberOp, UnaryNumberOp};
 use crate::run::ReducedJoin;
 use crate::tensors::{TensorConcat, TensorJoin, TensorReduce, TensorRename};
@@ -29,6 +30,8 @@ pub struct ExpressionProgram {
     pub(crate) shapes: Vec<SubspaceShape>,
     /// True for each input that only operations read which take its stored form.
     pub(crate) is_raw: Vec<bool>,
+    /// True for each node that a reduced join reads.
+    pub(crate) is_joined: Vec<bool>,
     /// Cells of the largest dense subspace among tensors that are laid out flat; 0 if there are none.
     pub(crate) flat_cells: usize,
 }
@@ -60,15 +63,25 @@ impl ExpressionProgram {
             .collect();
         for (node, arguments) in nodes.iter().zip(&arguments) {
             let reads_stored = |argument: NodeId| match &node.op {
-                ProgramOp::Dense(..) | ProgramOp::ReducedJoin(..) => true,
+                ProgramOp::Dense(..) | ProgramOp::ReducedJoin(..) | ProgramOp::Interaction(..) => true,
                 ProgramOp::Peek(of, ..) => *of == argument && shapes[argument].mapped == 0,
                 _ => false,
             };
             arguments.iter().filter(|id| !reads_stored(**id)).for_each(|id| is_raw[*id] = false);
         }
-        let flat = nodes.iter().zip(&is_raw).filter(|(node, raw)| !**raw && !node.tensor_type.is_scalar());
-        let flat_cells = flat.map(|(node, _)| node.tensor_type.dense_size()).max().unwrap_or(0);
-        ExpressionProgram { nodes, inputs, arguments, done, shapes, is_raw, flat_cells }
+        let mut is_joined = vec![false; nodes.len()];
+        for (node, arguments) in nodes.iter().zip(&arguments) {
+            if let ProgramOp::ReducedJoin(..) = node.op {
+                arguments.iter().for_each(|id| is_joined[*id] = true);
+            }
+        }
+        // Those of a reduced join are laid out, unless their cells are looked up one by one.
+        let one_label = SubspaceShape { mapped: 1, size: 1 };
+        let is_flat = |id: usize| !is_raw[id] || is_joined[id] && shapes[id] != one_label;
+        let flat =
+            nodes.iter().enumerate().filter(|(id, node)| is_flat(*id) && !node.tensor_type.is_scalar());
+        let flat_cells = flat.map(|(_, node)| node.tensor_type.dense_size()).max().unwrap_or(0);
+        ExpressionProgram { nodes, inputs, arguments, done, shapes, is_raw, is_joined, flat_cells }
     }
 
     /// Features that the program uses, with the types they were compiled for. [`ExpressionProgram::evaluate`]
@@ -119,6 +132,8 @@ pub(crate) enum ProgramOp {
         lowest_first: bool,
         of: NodeId,
     },
+    /// As many of the largest cells as a number says, of a tensor with one cell in each dense subspace.
+    Top(NodeId, NodeId),
     /// A tensor literal: labels of its subspaces, and all cells.
     Create(Arc<Vec<Arc<str>>>, Vec<NodeId>),
     /// One run of the program over all cells. Its inputs are the indices in each dimension, then the captured
@@ -130,6 +145,8 @@ pub(crate) enum ProgramOp {
     Dense(DensePattern, NodeId, NodeId),
     /// A reduction of a join, as one operation.
     ReducedJoin(Arc<ReducedJoin>, NodeId, NodeId),
+    /// Functions of pairs of the vectors of one or two tensors, and of numbers.
+    Interaction(Arc<VectorInteraction>, Vec<NodeId>, Vec<NodeId>),
     /// The cells of each subspace in another order, for a kernel. The type is that before.
     Reorder(Arc<Vec<u32>>, NodeId),
     /// Weighted sum of these numbers.
@@ -240,6 +257,7 @@ impl ProgramOp {
             | ProgramOp::Join(_, _, a, b)
             | ProgramOp::Merge(_, a, b)
             | ProgramOp::Concat(_, a, b)
+            | ProgramOp::Top(a, b)
             | ProgramOp::Dense(_, a, b)
             | ProgramOp::ReducedJoin(_, a, b) => {
                 visit(a);
@@ -262,6 +280,7 @@ impl ProgramOp {
                 }
             }
             ProgramOp::Create(_, cells) => cells.iter_mut().for_each(visit),
+            ProgramOp::Interaction(_, sides, numbers) => sides.iter_mut().chain(numbers).for_each(visit),
             ProgramOp::Generate(_, _, inputs)
             | ProgramOp::Forest(_, inputs)
             | ProgramOp::TokenSequence(_, inputs)

@@ -1,6 +1,7 @@
 //! One run of a program's nodes over a block of documents.
 
 mod generate;
+mod interactions;
 mod patterns;
 mod reduced_join;
 mod subspaces;
@@ -149,7 +150,7 @@ impl<'a> BatchRun<'a> {
         };
         let is_raw = self.program.is_raw[id];
         // Labels that all documents share are numbered once, not again for each block.
-        let is_of_labels = self.program.shapes[id] == SubspaceShape { mapped: 1, size: 1 };
+        let is_joined = self.program.is_joined[id];
         match feed {
             InputFeed::Tensor(tensor) if node.tensor_type.is_scalar() => {
                 NodeSlot::Number(tensor.cells().iter().next().unwrap_or_default())
@@ -159,7 +160,7 @@ impl<'a> BatchRun<'a> {
                 NodeSlot::Numbers(tensors.iter().map(|tensor| tensor.cells().get(0)).collect())
             }
             InputFeed::Number(_) | InputFeed::Numbers(_) | InputFeed::View(_) => NodeSlot::Operand(at),
-            InputFeed::Tensor(_) if is_raw && !is_of_labels => NodeSlot::Operand(at),
+            InputFeed::Tensor(_) if is_raw && !is_joined => NodeSlot::Operand(at),
             InputFeed::Tensor(tensor) => {
                 let value = TensorValue::from_tensor(tensor);
                 NodeSlot::Tensor(TensorBatch::of_value(&value, &mut space.labels))
@@ -299,6 +300,7 @@ impl<'a> BatchRun<'a> {
                 round(result.cell(), &mut out.cells);
                 out
             }
+            ProgramOp::Top(count, of) => self.top(shape, (*count, *of), documents, cells, space),
             ProgramOp::UnpackBits { lowest_first, of } => self.mapped(*of, documents, cells, |cells, out| {
                 tensors::unpack_bits(cells, *lowest_first, out);
             }),
@@ -339,6 +341,9 @@ impl<'a> BatchRun<'a> {
                 self.filter_subspaces(id, (function, *of), documents, cells, space, nested)
             }
             ProgramOp::Dense(dense, a, b) => self.rows(id, (*dense, *a, *b), documents, cells, space),
+            ProgramOp::Interaction(plan, sides, numbers) => {
+                self.interact(id, (plan, sides, numbers), documents, cells, space, nested)
+            }
             // `run` handles these without calling this function.
             ProgramOp::Number(_)
             | ProgramOp::Constant(_)

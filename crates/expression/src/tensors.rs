@@ -17,7 +17,7 @@ pub(crate) use reduce::TensorReduce;
 
 /// Maximum number of cells of a join of two tensors of one document, which take 64 MB, as any tensor may; a
 /// larger result is replaced by an empty one.
-const CELLS: usize = 1 << 23;
+pub(crate) const CELLS: usize = 1 << 23;
 
 /// A function of two cells, over slices.
 pub(crate) type CellPairs<'f> = &'f mut dyn FnMut(BatchNumbers<'_>, BatchNumbers<'_>, &mut [f64]);
@@ -142,7 +142,7 @@ fn is_identity(cells: &[u32], of: &TensorType) -> bool {
 
 /// For each dense cell of `result`, the index of the cell of `of` with equal indices in the shared
 /// dimensions.
-fn source_cells(result: &TensorType, of: &TensorType) -> Vec<u32> {
+pub(crate) fn source_cells(result: &TensorType, of: &TensorType) -> Vec<u32> {
     let sizes: Vec<usize> = result.indexed().map(|(_, size)| size).collect();
     let mut steps = vec![0u32; sizes.len()];
     let mut step = 1;
@@ -220,6 +220,11 @@ impl TensorJoin {
             right: JoinedCells::new(result, right),
             result: result.clone(),
         }
+    }
+
+    /// Indices of the common mapped dimensions in both tensors.
+    pub fn common(&self) -> &[(usize, usize)] {
+        &self.pairing.common
     }
 
     pub fn run(
@@ -509,16 +514,34 @@ pub(crate) fn step(of: &TensorType, name: &str) -> usize {
 pub(crate) fn cell_order(of: &[f64], largest_first: bool, order: &mut Vec<usize>, out: &mut Vec<f64>) {
     order.clear();
     order.extend(0..of.len());
-    // NaN always sorts last.
-    let key = |cell: f64| match (cell.is_nan(), largest_first) {
-        (true, _) => f64::INFINITY,
-        (false, true) => -cell,
-        (false, false) => cell,
-    };
-    order.sort_by(|a, b| key(of[*a]).total_cmp(&key(of[*b])));
+    let key = |at: usize| rank_key(of[at], largest_first);
+    order.sort_by(|a, b| key(*a).total_cmp(&key(*b)));
     let begin = out.len();
     out.resize(begin + of.len(), 0.0);
     order.iter().enumerate().for_each(|(rank, at)| out[begin + at] = rank as f64);
+}
+
+/// Finds the cells whose ranks by [`cell_order`], the largest first, are below a number: their indices.
+pub(crate) fn largest_cells(of: &[f64], below: f64, indices: &mut Vec<usize>) {
+    indices.clear();
+    indices.extend(0..of.len());
+    // Ranks are whole numbers from 0 on; none is below NaN.
+    let kept = below.ceil().max(0.0) as usize;
+    if kept < of.len() {
+        let key = |at: usize| rank_key(of[at], true);
+        indices.select_nth_unstable_by(kept, |a, b| key(*a).total_cmp(&key(*b)).then(a.cmp(b)));
+        indices.truncate(kept);
+        indices.sort_unstable();
+    }
+}
+
+/// A number that ascends with the rank of a cell; NaN always ranks last.
+fn rank_key(cell: f64, largest_first: bool) -> f64 {
+    match (cell.is_nan(), largest_first) {
+        (true, _) => f64::INFINITY,
+        (false, true) => -cell,
+        (false, false) => cell,
+    }
 }
 
 /// Appends the bits of cells: `unpack_bits`.

@@ -234,9 +234,7 @@ impl NearestLeaf {
                 [latitude, longitude] => centre.distance_km(latitude.widen(), longitude.widen()),
                 _ => f64::INFINITY,
             },
-            (QueryVector::Bits(query), _) => {
-                query.iter().zip(cells).map(|(a, b)| f64::from((a ^ b.widen() as i8).count_ones())).sum()
-            }
+            (QueryVector::Bits(query), _) => kernels::hamming_of_cells(query, cells) as f64,
             (_, DistanceMetric::Euclidean) => {
                 kernels::sum_pairs_f64(KernelSum::SquaredDifference, &self.doubles, cells).sqrt()
             }

@@ -132,6 +132,12 @@ fn sum_pairs_plain(
 pub trait WidenCell: Copy {
     /// Converts the cell to `f64` exactly.
     fn widen(self) -> f64;
+
+    /// Converts the cell to the nearest signed byte towards 0; 0 for NaN.
+    #[inline(always)]
+    fn to_int8(self) -> i8 {
+        self.widen() as i8
+    }
 }
 
 impl WidenCell for f64 {
@@ -153,6 +159,11 @@ impl<T: KernelCell> WidenCell for T {
     #[inline(always)]
     fn widen(self) -> f64 {
         f64::from(self.to_f32())
+    }
+
+    #[inline(always)]
+    fn to_int8(self) -> i8 {
+        self.to_f32() as i8
     }
 }
 
@@ -182,7 +193,6 @@ fn sum_wide_avx2<B: WidenCell, const DIFFERENCE: bool>(a: &[f64], b: &[B]) -> f6
 /// Plain implementation, in plain loops over numbers: the compiler turns those into vector instructions. A
 /// single sum would fix the order of additions.
 #[inline(always)]
-#[expect(clippy::needless_range_loop, reason = "plain loops over numbers are inlined and vectorised")]
 fn sum_wide_plain<B: WidenCell, const DIFFERENCE: bool>(a: &[f64], b: &[B]) -> f64 {
     const LANES: usize = 16;
     let len = a.len().min(b.len());
@@ -203,10 +213,15 @@ fn sum_wide_plain<B: WidenCell, const DIFFERENCE: bool>(a: &[f64], b: &[B]) -> f
         sum += if DIFFERENCE { (a - b) * (a - b) } else { a * b };
         at += 1;
     }
-    for lane in 0..LANES {
-        sum += sums[lane];
+    // Halves are added together: sixteen additions to one sum would wait for each other.
+    let mut lanes = LANES / 2;
+    while lanes > 0 {
+        for lane in 0..lanes {
+            sums[lane] += sums[lane + lanes];
+        }
+        lanes /= 2;
     }
-    sum
+    sum + sums[0]
 }
 
 /// Number of differing bits of two byte vectors, up to the shorter length.
@@ -236,6 +251,43 @@ fn hamming_plain(a: &[i8], b: &[i8]) -> u64 {
         .map(|(a, b)| u64::from((u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b)).count_ones()));
     let rest = a_rest.iter().zip(b_rest).map(|(a, b)| u64::from((a ^ b).count_ones()));
     words.sum::<u64>() + rest.sum::<u64>()
+}
+
+/// [`hamming`] of a byte vector and a vector of other cells, each converted to a signed byte.
+pub fn hamming_of_cells<B: WidenCell>(a: &[i8], b: &[B]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+        // SAFETY: the check above found the CPU features that the function needs.
+        return unsafe { hamming_of_cells_avx2(a, b) };
+    }
+    hamming_of_cells_plain(a, b)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,popcnt")]
+fn hamming_of_cells_avx2<B: WidenCell>(a: &[i8], b: &[B]) -> u64 {
+    hamming_of_cells_plain(a, b)
+}
+
+/// Plain loops over a fixed number of cells, which the compiler turns into vector instructions.
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "plain loops over numbers are inlined and vectorised")]
+fn hamming_of_cells_plain<B: WidenCell>(a: &[i8], b: &[B]) -> u64 {
+    const CELLS: usize = 64;
+    let len = a.len().min(b.len());
+    let ((a, a_rest), (b, b_rest)) = (a[..len].as_chunks::<CELLS>(), b[..len].as_chunks::<CELLS>());
+    let mut bytes = [0; CELLS];
+    let mut bits = 0;
+    for block in 0..b.len() {
+        for cell in 0..CELLS {
+            bytes[cell] = b[block][cell].to_int8();
+        }
+        bits += hamming_plain(&a[block], &bytes);
+    }
+    for cell in 0..b_rest.len() {
+        bytes[cell] = b_rest[cell].to_int8();
+    }
+    bits + hamming_plain(a_rest, &bytes)
 }
 
 fn dispatch<A: KernelCell, B: KernelCell, const DIFFERENCE: bool>(
@@ -360,6 +412,13 @@ mod tests {
             }
             let bits: u64 = a.iter().zip(&b).map(|(a, b)| u64::from((a ^ b).count_ones())).sum();
             prop_assert_eq!(hamming(&a, &b), bits);
+            prop_assert_eq!(hamming_of_cells(&a, &b), bits);
+            prop_assert_eq!(hamming_of_cells_plain(&a, &b), bits);
+            // A fraction is cut.
+            let fractions: Vec<f32> = float(&b).iter().map(|cell| cell + cell.signum() * 0.25).collect();
+            prop_assert_eq!(hamming_of_cells(&a, &fractions), bits);
+            prop_assert_eq!(hamming_of_cells(&a, &bfloat16(&b)), bits);
+            prop_assert_eq!(hamming_of_cells(&a, &double(&b)), bits);
         }
     }
 

@@ -78,7 +78,13 @@ impl<'a> BatchRun<'a> {
     }
 
     /// Appends the labels of a node's tensor for a document.
-    fn write_labels(&self, id: NodeId, document: usize, space: &mut BatchSpace, out: &mut Vec<u32>) {
+    pub(super) fn write_labels(
+        &self,
+        id: NodeId,
+        document: usize,
+        space: &mut BatchSpace,
+        out: &mut Vec<u32>,
+    ) {
         let mapped = self.program.shapes[id].mapped;
         let labels = &mut space.labels;
         match &self.slots[id] {
@@ -192,8 +198,18 @@ impl<'a> BatchRun<'a> {
         Some(StoredCells::Made(dense::narrowed(self.view(id).of_document(0), cell)))
     }
 
-    fn cells_of_node<'r>(&'r self, node: NodeId) -> NodeCells<'r, 'a> {
+    pub(super) fn cells_of_node<'r>(&'r self, node: NodeId) -> NodeCells<'r, 'a> {
         NodeCells { run: self, node, same: self.same_cells(node), buffers: NarrowedCells::default() }
+    }
+
+    /// Number of cells of a node's value for one document.
+    fn cell_count(&self, id: NodeId, document: usize) -> usize {
+        if let NodeSlot::Operand(at) = &self.slots[id]
+            && let InputFeed::Tensors(_) | InputFeed::Stored(_) | InputFeed::Rows(..) = self.operands[*at].0
+        {
+            return self.cells(id, document, &mut NarrowedCells::default()).len();
+        }
+        self.view(id).of_document(document).len()
     }
 
     /// Cells of a node's value for one document, in the type of its cells.
@@ -216,7 +232,7 @@ impl<'a> BatchRun<'a> {
 }
 
 /// Cells of a node's values, in the type of its cells.
-struct NodeCells<'r, 'a> {
+pub(super) struct NodeCells<'r, 'a> {
     run: &'r BatchRun<'a>,
     node: NodeId,
     /// The cells, if they are the same for all documents.
@@ -225,7 +241,15 @@ struct NodeCells<'r, 'a> {
 }
 
 impl NodeCells<'_, '_> {
-    fn get(&mut self, document: usize) -> CellsRef<'_> {
+    /// Number of cells of a document.
+    pub fn count(&self, document: usize) -> usize {
+        match &self.same {
+            Some(cells) => cells.borrow().len(),
+            None => self.run.cell_count(self.node, document),
+        }
+    }
+
+    pub fn get(&mut self, document: usize) -> CellsRef<'_> {
         match &self.same {
             Some(cells) => cells.borrow(),
             None => self.run.cells(self.node, document, &mut self.buffers),

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::{BatchRun, each_subspace};
-use crate::batch::{BatchSpace, TensorBatch};
+use crate::batch::{BatchSpace, SubspaceShape, TensorBatch};
 use crate::evaluate::EvaluationScratch;
 use crate::program::{ExpressionProgram, NodeId};
+use crate::tensors;
 use crate::value::round;
 
 impl BatchRun<'_> {
@@ -44,6 +45,29 @@ impl BatchRun<'_> {
             out.end_tensor(shape);
         }
         round(self.program.nodes[id].tensor_type.cell(), &mut out.cells);
+        out
+    }
+
+    /// As many of the largest cells of tensors as a number says, which have one in each dense subspace.
+    pub fn top(
+        &self,
+        shape: SubspaceShape,
+        (count, of): (NodeId, NodeId),
+        documents: usize,
+        cells: Vec<f64>,
+        space: &mut BatchSpace,
+    ) -> TensorBatch {
+        let (count, of) = (self.numbers(count), self.view(of));
+        let mut out = TensorBatch::new(shape, cells);
+        for document in 0..documents {
+            let (first, cells) = (of.subspaces(document).start, of.of_document(document));
+            tensors::largest_cells(cells, count.get(document), &mut space.order);
+            for at in &space.order {
+                out.labels.extend_from_slice(of.address(first + at));
+                out.cells.push(cells[*at]);
+            }
+            out.end_tensor(shape);
+        }
         out
     }
 

@@ -20,7 +20,7 @@ const WORLDS: u64 = 12;
 const DOCUMENTS: usize = 6_000;
 
 /// Features of the expressions.
-const FEATURES: [(&str, &str); 11] = [
+const FEATURES: [(&str, &str); 19] = [
     ("query(two)", "tensor()"),
     ("query(nan)", "tensor()"),
     ("attribute(price)", "tensor()"),
@@ -32,6 +32,14 @@ const FEATURES: [(&str, &str); 11] = [
     ("attribute(mx)", "tensor<float>(k{},x[3])"),
     ("query(mat)", "tensor(x[3],y[2])"),
     ("query(m)", "tensor<float>(k{})"),
+    ("query(qx)", "tensor<float>(q{},x[3])"),
+    ("attribute(tx)", "tensor<bfloat16>(t{},x[3])"),
+    ("attribute(bx)", "tensor<int8>(t{},x[3])"),
+    ("attribute(dx)", "tensor(t{},x[3])"),
+    ("attribute(mxy)", "tensor<float>(k{},x[3],y[2])"),
+    ("attribute(ptx)", "tensor<float>(p{},t{},x[3])"),
+    ("query(pt)", "tensor<float>(p{},t{})"),
+    ("attribute(pt)", "tensor(p{},t{})"),
 ];
 
 const FUNCTIONS: [(&str, &[&str], &str); 5] = [
@@ -58,15 +66,20 @@ impl GeneratorRandom {
         (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) % end
     }
 
-    /// A tensor of this type: small numbers, including halves, and labels from a set of four.
+    /// A tensor of this type: small numbers, including halves, and labels from a set of four, in one or two
+    /// dimensions.
     fn tensor(&mut self, tensor_type: &TensorType) -> Tensor {
-        let labels: Vec<String> = match tensor_type.mapped().next() {
-            Some(_) => {
-                ["a", "b", "c", "d"].iter().filter(|_| self.below(2) == 0).map(|l| (*l).to_owned()).collect()
+        let names = ["a", "b", "c", "d"].map(str::to_owned);
+        let mapped = tensor_type.mapped().count();
+        let labels: Vec<String> = match mapped {
+            0 => Vec::new(),
+            1 => names.into_iter().filter(|_| self.below(2) == 0).collect(),
+            _ => {
+                let pairs = names.iter().flat_map(|first| names.iter().map(move |second| [first, second]));
+                pairs.filter(|_| self.below(3) == 0).flatten().cloned().collect()
             }
-            None => Vec::new(),
         };
-        let subspaces = if tensor_type.mapped().next().is_some() { labels.len() } else { 1 };
+        let subspaces = labels.len().checked_div(mapped).unwrap_or(1);
         let mut cells = TensorCells::with_capacity(tensor_type.cell(), subspaces * tensor_type.dense_size());
         for _ in 0..subspaces * tensor_type.dense_size() {
             cells.push(self.below(17) as f64 / 2.0 - 3.0);
@@ -310,14 +323,45 @@ fn every_expression_of_the_table_equals_its_reference_in_batches() {
     let lines = lines.filter_map(|line| line.split_once("=> "));
     let more = MORE_EXPRESSIONS.iter().copied();
     let expressions = lines.filter(|(_, value)| !value.starts_with("error")).map(|(text, _)| text.trim());
-    let first = GeneratedFeatures::new(100);
-    let worlds: Vec<GeneratedFeatures> =
-        (0..WORLDS).map(|seed| GeneratedFeatures::new(100 + seed).with_query_of(&first)).collect();
-    let (mut wrong, mut unknown, mut compared) = (Vec::new(), Vec::new(), 0);
-    for text in expressions.chain(more) {
-        if !text.contains("attribute(") {
-            continue;
+    let of_documents = expressions.chain(more).filter(|text| text.contains("attribute("));
+    let compared = compare_in_batches(of_documents, 100);
+    assert!(compared >= 90, "{compared} expressions use values of documents");
+}
+
+/// Each aggregator over the vectors of the documents below each over those of the query, and functions of the
+/// sums between them.
+#[test]
+fn late_interaction_equals_its_reference_for_all_aggregators() {
+    let aggregators = ["avg", "count", "max", "median", "min", "prod", "sum"];
+    let mut texts: Vec<String> = INTERACTIONS.iter().map(|text| (*text).to_owned()).collect();
+    for (at, inner) in aggregators.iter().enumerate() {
+        let product = "sum(query(qx) * attribute(tx), x)";
+        for outer in [at, at + 3, at + 5].map(|at| aggregators[at % aggregators.len()]) {
+            texts.push(format!("reduce(reduce({product}, {inner}, t), {outer}, q)"));
         }
+        texts.push(format!("reduce(reduce({product}, {inner}, q), sum, t)"));
+        texts.push(format!("reduce({product}, {inner})"));
+        texts.push(format!("reduce({product}, {inner}, t)"));
+        for field in ["tx", "bx", "dx"] {
+            texts.push(format!("reduce(euclidean_distance(query(qx), attribute({field}), x), {inner}, t)"));
+            texts.push(format!("sum(reduce(sum(hamming(query(qx), attribute({field})), x), {inner}, t), q)"));
+        }
+        texts.push(format!("sum(reduce(cosine_similarity(query(qx), attribute(dx), x), {inner}, t), q)"));
+        texts.push(format!("reduce(cosine_similarity(query(v), attribute(tx), x), {inner})"));
+    }
+    // A query with four vectors.
+    let compared = compare_in_batches(texts.iter().map(String::as_str), 105);
+    assert_eq!(compared, texts.len());
+}
+
+/// Compares the results for documents of some worlds, all with the query of one of these; returns the number
+/// of expressions.
+fn compare_in_batches<'t>(texts: impl Iterator<Item = &'t str>, query: u64) -> usize {
+    let of_query = GeneratedFeatures::new(query);
+    let worlds: Vec<GeneratedFeatures> =
+        (0..WORLDS).map(|seed| GeneratedFeatures::new(100 + seed).with_query_of(&of_query)).collect();
+    let (mut wrong, mut unknown, mut compared) = (Vec::new(), Vec::new(), 0);
+    for text in texts {
         let expected: Result<Vec<SlowTensor>, _> =
             worlds.iter().map(|world| slow::evaluate(text, world)).collect();
         let Ok(expected) = expected else {
@@ -338,8 +382,8 @@ fn every_expression_of_the_table_equals_its_reference_in_batches() {
         }
     }
     assert!(unknown.is_empty(), "not known to the slow evaluator: {unknown:?}");
-    assert!(compared >= 90, "{compared} expressions use values of documents");
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    compared
 }
 
 #[test]
@@ -363,7 +407,7 @@ fn only_documents_past_the_end_of_a_column_have_zeros() {
 }
 
 /// Expressions over tensors of documents, beside those of the table.
-const MORE_EXPRESSIONS: [&str; 46] = [
+const MORE_EXPRESSIONS: [&str; 60] = [
     "reduce(hamming(attribute(b), tensor<int8>(x[2]):[1,2]), sum) + sum(sum(query(mat) * attribute(v), x))",
     "sum(tensor(x[3])(sum(attribute(v) * tensor(z[40])(z) * x)))",
     "reduce(sum(query(v) * attribute(mx), x), max, k)",
@@ -410,4 +454,51 @@ const MORE_EXPRESSIONS: [&str; 46] = [
     "tensor(a[2], b[3])(query(mat){x:(b),y:(a)}) * attribute(price)",
     "tensor(a[2])(attribute(v){x:1})",
     "tensor(a[2], b[2])(attribute(v){x:(a + b)})",
+    "top(2, attribute(m))",
+    "sum(top(1.5, attribute(m)))",
+    "top(attribute(price), attribute(m))",
+    "reduce(top(3, attribute(m) * query(m)), count)",
+    "top(attribute(price), query(m))",
+    "top(query(nan), attribute(m))",
+    "sum(query(pt) * attribute(pt))",
+    "reduce(attribute(pt) - query(pt), max)",
+    "sum(query(pt) * attribute(ptx))",
+    "reduce(attribute(ptx) * query(pt), median)",
+    "sum(query(m) * attribute(mx))",
+    "reduce(join(query(m), attribute(mx), f(a, b)(a - 2 * b)), min)",
+    "sum(query(qx) * attribute(pt) * attribute(tx))",
+    "reduce(attribute(pt) * attribute(tx), avg)",
+];
+
+/// Expressions over the vectors of a query and of documents.
+const INTERACTIONS: [&str; 29] = [
+    "sum(query(qx) * attribute(tx), x)",
+    "sum(attribute(tx) * query(qx), x)",
+    "sum(sum(query(qx) * attribute(tx), x), t)",
+    "sum(query(qx) * attribute(tx))",
+    "sum(query(qx) * attribute(tx), x, q)",
+    "sum(query(v) * attribute(mx))",
+    "sum(query(qx) * attribute(tx), x) * attribute(price)",
+    "reduce(1 / (2 + euclidean_distance(query(qx), attribute(tx), x)), max, t)",
+    "sum(reduce(1 - sum(query(qx) * attribute(dx), x), min, t), q)",
+    "sum(reduce(sqrt(sum(map(query(qx) - attribute(bx), f(d)(d * d)), x)), avg, t), q)",
+    "sum(reduce(sum(query(qx) * attribute(tx), x), max, t) * reduce(query(qx), avg, x), q)",
+    "reduce(softmax(sum(query(v) * attribute(tx), x), t), max, t)",
+    "sum(softmax(sum(query(qx) * attribute(dx), x), t) * sum(query(qx) * attribute(dx), x))",
+    "sum(attribute(tx) * attribute(tx), x)",
+    "sum(map(attribute(bx), f(x)(x * x)))",
+    "sum(l2_normalize(attribute(tx), x) * query(v))",
+    "cosine_similarity(query(qx), attribute(tx), x)",
+    "sum(query(mat) * attribute(tx), x)",
+    "reduce(reduce(sum(query(mat) * attribute(tx), x), max, t), sum, y)",
+    "reduce(reduce(sum(query(mat) * attribute(tx), x), min, y), avg, t)",
+    "sum(query(mat) * attribute(mxy), x, y)",
+    "sum(reduce(sum(query(qx) * attribute(mxy), x), max, k, y), q)",
+    "reduce(reduce(sum(query(qx) * attribute(mxy), x), max, k), avg, y)",
+    "reduce(sum(reduce(sum(query(qx) * attribute(ptx), x), max, t), q), max, p)",
+    "sum(reduce(reduce(sum(attribute(ptx) * query(qx), x), avg, p), max, t), q)",
+    "reduce(sum(query(qx) * attribute(ptx), x), median, t)",
+    "reduce(sum(query(v) * attribute(ptx), x), max, t)",
+    "reduce(sum(reduce(sum(query(qx) * attribute(ptx), x), max, p), q), avg, t) * 2",
+    "reduce(reduce(euclidean_distance(query(mat), attribute(ptx), x), min, t), avg, p)",
 ];

@@ -109,7 +109,6 @@ proptest! {
         width in prop_oneof![Just(1usize), Just(3), Just(8), Just(16), Just(33), Just(40)],
         chunk in 1usize..20,
     ) {
-        let cell = if metric == DistanceMetric::Hamming { "int8" } else { cell };
         let tensor_type = field_type(cell, two_dimensions, width);
         let schema = test_schema(&tensor_type);
         let rows: Vec<(Fields, bool)> = documents

@@ -1,7 +1,5 @@
 //! Parts of BM25: scores by label and by element, and the document frequencies behind them.
 
-use std::collections::BTreeMap;
-
 use millrace_expression::FeatureName;
 use millrace_matching::RankingDemands;
 use millrace_plan::LeafId;
@@ -9,6 +7,7 @@ use millrace_tensor::{CellType, DimensionKind, Tensor, TensorBuilder, TensorDime
 
 use super::bm25::{Bm25Weights, weigh};
 use super::lengths::FieldWords;
+use super::stored_tensors::TensorsBuilder;
 use super::term::{LeafPositions, count, term, terms_of};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
@@ -67,22 +66,31 @@ impl RankFeature for Bm25ForLabels {
                 terms.push((label, found.leaf, rarity));
             }
         }
+        // Cells are in the order of their labels.
+        terms.sort_by_key(|(label, ..)| *label);
         let norm = self.weights.norm(self.weights.average_field_length(request, self.field.name()));
         let words = self.field.bind(request);
         let mut lengths = Vec::new();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             words.lengths(chunk, &mut lengths);
-            let tensor = |(at, length): (usize, &f64)| {
-                let mut cells: BTreeMap<&str, f64> = BTreeMap::new();
-                for (label, leaf, rarity) in &terms {
-                    if let count @ 1.. = count(chunk.matches.leaf(*leaf), at) {
-                        *cells.entry(label).or_default() +=
-                            self.weights.score(*rarity, f64::from(count), norm(*length));
+            let mut tensors = TensorsBuilder::new(self.tensor_type.cell());
+            for (at, length) in lengths.iter().enumerate() {
+                for of_label in terms.chunk_by(|a, b| a.0 == b.0) {
+                    let mut cell = None;
+                    for (_, leaf, rarity) in of_label {
+                        if let count @ 1.. = count(chunk.matches.leaf(*leaf), at) {
+                            let score = self.weights.score(*rarity, f64::from(count), norm(*length));
+                            *cell.get_or_insert(0.0) += score;
+                        }
+                    }
+                    if let Some(cell) = cell {
+                        tensors.label(of_label[0].0.as_bytes());
+                        tensors.cell(cell);
                     }
                 }
-                of_cells(&self.tensor_type, cells.into_iter().map(|(label, cell)| (label.to_owned(), cell)))
-            };
-            *values = FeatureValues::Tensors(lengths.iter().enumerate().map(tensor).collect());
+                tensors.end_document();
+            }
+            *values = FeatureValues::Stored(tensors.finish());
         }))
     }
 }
@@ -137,39 +145,61 @@ impl RankFeature for ElementwiseBm25 {
                 .iter()
                 .map(|(found, rarity)| (LeafPositions::of(chunk.matches.leaf(found.leaf)), *rarity))
                 .collect();
-            let mut lengths = Vec::new();
-            let tensor = |(_, document): (usize, usize)| {
-                words.element_lengths(chunk, document, &mut lengths);
-                let ends = element_ends(&lengths);
-                let mut cells: BTreeMap<usize, f64> = BTreeMap::new();
-                for (positions, rarity) in &mut lists {
-                    let positions = positions.next().unwrap_or_default();
-                    let element = |position: &u32| ends.partition_point(|end| end <= position);
-                    for here in positions.chunk_by(|a, b| element(a) == element(b)) {
-                        let at = element(&here[0]);
-                        let begin = at.checked_sub(1).map_or(0, |before| ends[before] + 1);
-                        let length = ends.get(at).map_or(0, |end| end - begin);
-                        *cells.entry(at).or_default() +=
-                            self.weights.score(*rarity, here.len() as f64, norm(f64::from(length)));
+            let (mut lengths, mut ends) = (Vec::new(), Vec::new());
+            let mut found: Vec<(&[u32], f64)> = Vec::new();
+            let mut scores: Vec<(usize, f64)> = Vec::new();
+            let mut tensors = TensorsBuilder::new(self.tensor_type.cell());
+            for (_, document) in chunk.documents() {
+                found.clear();
+                let positions =
+                    lists.iter_mut().map(|(list, rarity)| (list.next().unwrap_or_default(), *rarity));
+                found.extend(positions.filter(|(positions, _)| !positions.is_empty()));
+                if !found.is_empty() {
+                    words.element_lengths(chunk, document, &mut lengths);
+                    element_ends(&lengths, &mut ends);
+                    for (positions, rarity) in &found {
+                        each_element(positions, &ends, |element, count| {
+                            let length = lengths.get(element).map_or(0.0, |length| f64::from(*length));
+                            scores.push((element, self.weights.score(*rarity, count, norm(length))));
+                        });
                     }
+                    // The scores of an element stay in the order of the terms.
+                    scores.sort_by_key(|(element, _)| *element);
+                    for of_element in scores.chunk_by(|a, b| a.0 == b.0) {
+                        tensors.number_label(of_element[0].0);
+                        tensors.cell(of_element.iter().fold(0.0, |sum, (_, score)| sum + score));
+                    }
+                    scores.clear();
                 }
-                of_cells(&self.tensor_type, cells.into_iter().map(|(at, cell)| (at.to_string(), cell)))
-            };
-            *values = FeatureValues::Tensors(chunk.documents().map(tensor).collect());
+                tensors.end_document();
+            }
+            *values = FeatureValues::Stored(tensors.finish());
         }))
     }
 }
 
-/// For each element, the index after its last word.
-fn element_ends(lengths: &[u32]) -> Vec<u32> {
+/// Finds for each element the position after its last word.
+fn element_ends(lengths: &[u32], ends: &mut Vec<u32>) {
     let mut begin = 0;
-    let end = |length: &u32| {
+    ends.clear();
+    ends.extend(lengths.iter().map(|length| {
         let end = begin + length;
         // The position between two elements belongs to the boundary.
         begin = end + 1;
         end
-    };
-    lengths.iter().map(end).collect()
+    }));
+}
+
+/// Calls `visit` with each element that has some of the ascending positions, and with their number.
+fn each_element(positions: &[u32], ends: &[u32], mut visit: impl FnMut(usize, f64)) {
+    let mut rest = positions;
+    while let Some(first) = rest.first() {
+        let element = ends.partition_point(|end| end <= first);
+        let is_here = |position: &u32| ends.get(element).is_none_or(|end| position < end);
+        let (here, others) = rest.split_at(rest.partition_point(is_here));
+        visit(element, here.len() as f64);
+        rest = others;
+    }
 }
 
 /// `queryTermDocumentFrequency(field)`

@@ -246,6 +246,7 @@ impl ElementSimilarity {
         let mut lists: Vec<LeafPositions<'_>> =
             terms.iter().map(|found| LeafPositions::of(chunk.matches.leaf(found.leaf))).collect();
         let mut occurrences = Vec::new();
+        let mut measured = MeasuredRows::default();
         let is_whole = matches!(self.kind, SimilarityKind::Text);
         if is_whole {
             words.lengths(chunk, &mut work.lengths);
@@ -267,11 +268,24 @@ impl ElementSimilarity {
             if !is_whole {
                 words.element_lengths(chunk, document, &mut work.element_lengths);
             }
-            out[at] = self.of(at, &occurrences, weights, weights_of_elements, work);
+            match &self.kind {
+                SimilarityKind::Elements(formula) => {
+                    measured.add(at, &occurrences, weights, weights_of_elements, work);
+                    if measured.elements() >= MEASURED_AT_ONCE {
+                        measured.combine(formula, work, out);
+                    }
+                }
+                SimilarityKind::Text | SimilarityKind::Completeness => {
+                    out[at] = self.of(at, &occurrences, weights, weights_of_elements, work);
+                }
+            }
+        }
+        if let SimilarityKind::Elements(formula) = &self.kind {
+            measured.combine(formula, work, out);
         }
     }
 
-    /// The output for the document in a row that matches at least one term.
+    /// The output for the document in a row that matches at least one term, unless it is a formula.
     fn of(
         &self,
         row: usize,
@@ -280,36 +294,20 @@ impl ElementSimilarity {
         element_weights: Option<Vec<f64>>,
         work: &mut SimilarityScratch,
     ) -> f64 {
-        let SimilarityScratch { lengths, element_lengths, used, measures, scratch, values } = work;
-        let weight_of = |element: usize| {
-            element_weights.as_ref().and_then(|weights| weights.get(element)).copied().unwrap_or(1.0)
-        };
-        match &self.kind {
-            SimilarityKind::Text => {
-                self.output(&ElementMeasures::of(occurrences, weights, lengths[row], used), 1.0)
-            }
-            SimilarityKind::Completeness => {
-                // Elements whose weight is not above 0 are not the best.
-                let (mut best, mut best_output) = (0.0, 0.0);
-                each_element(occurrences, weights, element_lengths, used, |element, measures| {
-                    let weight = weight_of(element);
-                    let rank = self.completeness(&measures) * weight;
-                    if rank > best {
-                        (best, best_output) = (rank, self.output(&measures, weight));
-                    }
-                });
-                best_output
-            }
-            SimilarityKind::Elements(formula) => {
-                measures.iter_mut().for_each(Vec::clear);
-                each_element(occurrences, weights, element_lengths, used, |element, of_element| {
-                    let ElementMeasures { proximity, order, query, field } = of_element;
-                    let all = [proximity, order, query, field, weight_of(element)];
-                    measures.iter_mut().zip(all).for_each(|(list, one)| list.push(one));
-                });
-                formula.of(measures, scratch, values)
-            }
+        let SimilarityScratch { lengths, element_lengths, used, .. } = work;
+        if let SimilarityKind::Text = self.kind {
+            return self.output(&ElementMeasures::of(occurrences, weights, lengths[row], used), 1.0);
         }
+        // Elements whose weight is not above 0 are not the best.
+        let (mut best, mut best_output) = (0.0, 0.0);
+        each_element(occurrences, weights, element_lengths, used, |element, measures| {
+            let weight = weight_of(element_weights.as_deref(), element);
+            let rank = self.completeness(&measures) * weight;
+            if rank > best {
+                (best, best_output) = (rank, self.output(&measures, weight));
+            }
+        });
+        best_output
     }
 
     fn completeness(&self, measures: &ElementMeasures) -> f64 {
@@ -329,6 +327,55 @@ impl ElementSimilarity {
     }
 }
 
+/// Number of elements after which their formula is computed.
+const MEASURED_AT_ONCE: usize = 1 << 12;
+
+/// Documents whose elements are measured, by their rows, each with the number of elements up to its end.
+#[derive(Default)]
+struct MeasuredRows(Vec<(usize, usize)>);
+
+impl MeasuredRows {
+    fn elements(&self) -> usize {
+        self.0.last().map_or(0, |(_, end)| *end)
+    }
+
+    /// Measures the elements of the document in a row that matches at least one term.
+    fn add(
+        &mut self,
+        row: usize,
+        occurrences: &[TermOccurrence],
+        weights: &TermWeights<'_>,
+        element_weights: Option<Vec<f64>>,
+        work: &mut SimilarityScratch,
+    ) {
+        let SimilarityScratch { element_lengths, used, measures, .. } = work;
+        each_element(occurrences, weights, element_lengths, used, |element, of_element| {
+            let ElementMeasures { proximity, order, query, field } = of_element;
+            let weight = weight_of(element_weights.as_deref(), element);
+            let all = [proximity, order, query, field, weight];
+            measures.iter_mut().zip(all).for_each(|(list, one)| list.push(one));
+        });
+        self.0.push((row, measures[0].len()));
+    }
+
+    /// Writes the outputs of the documents, and forgets them.
+    fn combine(&mut self, formula: &OutputFormula, work: &mut SimilarityScratch, out: &mut [f64]) {
+        let SimilarityScratch { measures, scratch, values, .. } = work;
+        formula.evaluate(measures, scratch, values);
+        let mut begin = 0;
+        for (row, end) in self.0.drain(..) {
+            out[row] = formula.combine(&values[begin..end]);
+            begin = end;
+        }
+        measures.iter_mut().for_each(Vec::clear);
+    }
+}
+
+/// Weight of an element of a weighted set; 1 for others.
+fn weight_of(weights: Option<&[f64]>, element: usize) -> f64 {
+    weights.and_then(|weights| weights.get(element)).copied().unwrap_or(1.0)
+}
+
 /// Reusable memory.
 #[derive(Default)]
 struct SimilarityScratch {
@@ -338,6 +385,7 @@ struct SimilarityScratch {
     element_lengths: Vec<u32>,
     /// For each term, true while it is counted in an element.
     used: Vec<bool>,
+    /// Measures of elements, and the values of the formula.
     measures: [Vec<f64>; 5],
     scratch: EvaluationScratch,
     values: Vec<f64>,

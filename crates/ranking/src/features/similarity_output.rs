@@ -54,21 +54,28 @@ impl OutputFormula {
         Ok(OutputFormula { program, inputs, aggregator })
     }
 
-    /// The value for elements whose measures are given as one list per symbol; 0 without elements.
-    pub fn of(&self, measures: &[Vec<f64>; 5], scratch: &mut EvaluationScratch, out: &mut Vec<f64>) -> f64 {
+    /// Computes the expression for each element; their measures are given as one list per symbol.
+    pub fn evaluate(&self, measures: &[Vec<f64>; 5], scratch: &mut EvaluationScratch, out: &mut Vec<f64>) {
         out.clear();
         out.resize(measures[0].len(), 0.0);
         if out.is_empty() {
-            return 0.0;
+            return;
         }
         let operands: Vec<InputBatch<'_>> =
             self.inputs.iter().map(|place| InputBatch::numbers(&measures[*place])).collect();
         self.program.evaluate(scratch, out.len(), &operands).write(out);
-        let sum = || out.iter().sum::<f64>();
+    }
+
+    /// The output for a document with these values of its elements; 0 without elements.
+    pub fn combine(&self, values: &[f64]) -> f64 {
+        if values.is_empty() {
+            return 0.0;
+        }
+        let sum = || values.iter().sum::<f64>();
         match self.aggregator {
-            FormulaAggregator::Max => out.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            FormulaAggregator::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             FormulaAggregator::Sum => sum(),
-            FormulaAggregator::Average => sum() / out.len() as f64,
+            FormulaAggregator::Average => sum() / values.len() as f64,
         }
     }
 }

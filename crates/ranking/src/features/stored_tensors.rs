@@ -5,7 +5,10 @@ use half::bf16;
 use millrace_column::BytesColumn;
 use millrace_document::EncodedTensorType;
 use millrace_expression::{InputBatch, StoredLabel, StoredTensor, StoredTensors};
+use millrace_matching::SingleValueRef;
 use millrace_tensor::CellType;
+
+use super::attribute::write_label;
 
 /// Tensors, one for each document.
 pub(crate) struct DocumentTensors {
@@ -81,7 +84,7 @@ pub(crate) struct TensorsBuilder {
 }
 
 impl TensorsBuilder {
-    /// No tensors, of this cell type: `float` or `double`, which all others convert to.
+    /// No tensors, of this cell type.
     pub fn new(cell: CellType) -> Self {
         TensorsBuilder {
             cell,
@@ -126,6 +129,14 @@ impl TensorsBuilder {
 
     /// Adds a label of the next cell, as [`TensorsBuilder::label`] does, by its place in the bytes.
     pub fn label_at(&mut self, label: StoredLabel) {
+        self.labels.push(label);
+    }
+
+    /// Adds a label that is a whole number, as [`TensorsBuilder::label`] does.
+    pub fn number_label(&mut self, number: usize) {
+        let label = self.write_label(|bytes| {
+            write_label(SingleValueRef::Integer(number as i64), bytes);
+        });
         self.labels.push(label);
     }
 

@@ -1,13 +1,17 @@
 //! Tensors with several mapped dimensions, made from arrays.
 
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
 use millrace_column::{ColumnKey, ColumnValue};
 use millrace_document::DataType;
-use millrace_expression::FeatureName;
+use millrace_expression::{FeatureName, StoredLabel};
 use millrace_matching::{NestedValue, RankingDemands, SingleValueRef, ValueElement};
-use millrace_tensor::{CellType, DimensionKind, Tensor, TensorBuilder, TensorDimension, TensorType};
+use millrace_tensor::{CellType, DimensionKind, TensorDimension, TensorType};
 
-use super::attribute::{label, number};
+use super::attribute::{number, write_label};
 use super::multivalue::SourceValues;
+use super::stored_tensors::TensorsBuilder;
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -105,56 +109,107 @@ enum TensorSource {
     LabelsWithOffset,
 }
 
-impl TensorSource {
-    /// Labels and cell of one element.
-    fn cell<V: NestedValue>(&self, at: usize, element: V) -> Option<(Vec<String>, f64)> {
-        match self {
-            TensorSource::Structs { keys, member } => {
-                let labels = keys.iter().map(|key| of_member(element, key, label)).collect::<Option<_>>()?;
-                Some((labels, of_member(element, member, number)?))
-            }
-            TensorSource::LabelsWithOffset => {
-                let value = SingleValueRef::new(element.single()?)?;
-                Some((vec![label(value)?, at.to_string()], 1.0))
-            }
-        }
-    }
-}
-
 /// Converts a member of a struct.
 fn of_member<V: NestedValue, T>(
     element: V,
     name: &str,
-    convert: impl Fn(SingleValueRef<'_>) -> Option<T>,
+    mut convert: impl FnMut(SingleValueRef<'_>) -> Option<T>,
 ) -> Option<T> {
     let mut converted = None;
     element.each_member(name, &mut |member| {
-        converted = member.single().and_then(SingleValueRef::new).and_then(&convert);
+        converted = member.single().and_then(SingleValueRef::new).and_then(&mut convert);
     });
     converted
 }
 
-impl FromArray {
-    fn of(&self, value: Option<ColumnValue<'_>>) -> Tensor {
-        let mut builder = TensorBuilder::new(&self.tensor_type);
-        match value {
-            Some(ColumnValue::InPlace(value)) => self.add(value, &mut builder),
-            Some(ColumnValue::Decoded(value)) => self.add(&value, &mut builder),
-            None => {}
+/// Writes the label of a value, if it has one.
+fn written_label(value: SingleValueRef<'_>, tensors: &mut TensorsBuilder) -> Option<StoredLabel> {
+    let mut has_label = false;
+    let label = tensors.write_label(|bytes| has_label = write_label(value, bytes));
+    has_label.then_some(label)
+}
+
+/// Cells of a document, in the order in which their labels were first named; of two cells with equal labels
+/// the later holds.
+#[derive(Default)]
+struct DistinctCells {
+    /// Labels of each cell in turn.
+    labels: Vec<StoredLabel>,
+    cells: Vec<f64>,
+    /// Numbers of the cells by their labels.
+    table: HashTable<usize>,
+    hasher: DefaultHashBuilder,
+}
+
+impl DistinctCells {
+    /// Adds a cell with these labels, which lie in `bytes`.
+    fn push(&mut self, labels: &[StoredLabel], bytes: &[u8], cell: f64) {
+        let DistinctCells { labels: known, cells, table, hasher } = self;
+        let text = |label: &StoredLabel| &bytes[label.at as usize..][..label.length as usize];
+        let hash = |labels: &[StoredLabel]| {
+            let mut state = hasher.build_hasher();
+            labels.iter().for_each(|label| text(label).hash(&mut state));
+            state.finish()
+        };
+        let of_cell = |at: usize| &known[at * labels.len()..(at + 1) * labels.len()];
+        let is_equal = |at: &usize| of_cell(*at).iter().map(text).eq(labels.iter().map(text));
+        let own = hash(labels);
+        if let Some(at) = table.find(own, is_equal) {
+            cells[*at] = cell;
+            return;
         }
-        builder.finish()
+        table.insert_unique(own, cells.len(), |at| hash(of_cell(*at)));
+        known.extend_from_slice(labels);
+        cells.push(cell);
     }
 
-    fn add<V: NestedValue>(&self, value: V, builder: &mut TensorBuilder<'_>) {
-        // A tensor that is too large keeps the cells before.
-        let (mut at, mut is_full) = (0, false);
+    /// Moves the cells to the tensor of a document.
+    fn move_to(&mut self, tensors: &mut TensorsBuilder) {
+        self.labels.drain(..).for_each(|label| tensors.label_at(label));
+        self.cells.drain(..).for_each(|cell| tensors.cell(cell));
+        self.table.clear();
+        tensors.end_document();
+    }
+}
+
+impl FromArray {
+    /// Adds the cells of a document.
+    fn add<V: NestedValue>(&self, value: V, cells: &mut DistinctCells, tensors: &mut TensorsBuilder) {
+        let (mut at, mut labels) = (0, Vec::new());
         ValueElement::Value(value, 1).at(&self.source.path, &mut |element, _| {
-            if let Some((labels, cell)) = self.made.cell(at, element).filter(|_| !is_full) {
-                let labels = self.order.iter().map(|at| labels[*at].clone()).collect();
-                is_full = builder.cell(labels, 0, cell).is_err();
+            if let Some(cell) = self.cell(at, element, &mut labels, tensors) {
+                cells.push(&labels, tensors.label_bytes(), cell);
             }
             at += 1;
         });
+    }
+
+    /// Cell of one element, and its labels in the order of the type.
+    fn cell<V: NestedValue>(
+        &self,
+        at: usize,
+        element: V,
+        labels: &mut Vec<StoredLabel>,
+        tensors: &mut TensorsBuilder,
+    ) -> Option<f64> {
+        labels.clear();
+        match &self.made {
+            TensorSource::Structs { keys, member } => {
+                for key in self.order.iter().map(|order| &keys[*order]) {
+                    labels.push(of_member(element, key, |value| written_label(value, tensors))?);
+                }
+                of_member(element, member, number)
+            }
+            TensorSource::LabelsWithOffset => {
+                let value = SingleValueRef::new(element.single()?)?;
+                let of_element = [
+                    written_label(value, tensors)?,
+                    written_label(SingleValueRef::Integer(at as i64), tensors)?,
+                ];
+                labels.extend(self.order.iter().map(|order| of_element[*order]));
+                Some(1.0)
+            }
+        }
     }
 }
 
@@ -169,10 +224,19 @@ impl RankFeature for FromArray {
 
     fn bind<'q>(&'q self, request: &mut FeatureRequest<'q>) -> Box<dyn FeatureExecutor + 'q> {
         let column = request.column(ColumnKey::value(&self.source.field));
+        let mut cells = DistinctCells::default();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let column = chunk.column(column);
-            let of = |document| self.of(column.and_then(|column| self.source.read(chunk, column, document)));
-            *values = FeatureValues::Tensors(chunk.documents().map(|(_, document)| of(document)).collect());
+            let mut tensors = TensorsBuilder::new(self.tensor_type.cell());
+            for (_, document) in chunk.documents() {
+                match column.and_then(|column| self.source.read(chunk, column, document)) {
+                    Some(ColumnValue::InPlace(value)) => self.add(value, &mut cells, &mut tensors),
+                    Some(ColumnValue::Decoded(value)) => self.add(&value, &mut cells, &mut tensors),
+                    None => {}
+                }
+                cells.move_to(&mut tensors);
+            }
+            *values = FeatureValues::Stored(tensors.finish());
         }))
     }
 }

@@ -391,6 +391,10 @@ fn structs_and_their_members_become_tensors() {
     for (cell, expected) in [("double", 2.75), ("float", 2.75), ("bfloat16", 2.75), ("int8", 2.0)] {
         assert_eq!(scores(&made.replace("CELL", cell)), Ok(vec![expected, 0.0, 0.0]), "{cell}");
     }
+    for (aggregator, expected) in [("count", 2.0), ("sum", 7.75)] {
+        let all = format!("reduce(tensorFromStructs(attribute(points),x,y,w,float), {aggregator})");
+        assert_eq!(scores(&all), Ok(vec![expected, 0.0, 0.0]), "{aggregator}");
+    }
     // Features of two members of the same structs, each with its own values.
     let members = "sum(tensorFromLabels(attribute(points.x), n) * tensor(n{}):{b:3,2:50}) \
         + sum(tensorFromLabels(attribute(points.y), n) * tensor(n{}):{b:70,2:4})";

@@ -91,7 +91,38 @@ fn nearest(query: &[i8], vectors: &[Vec<i8>]) -> Option<usize> {
     (0..vectors.len()).min_by_key(|number| distance(&vectors[*number]))
 }
 
-const EXPRESSIONS: [(&str, ExpectedScore); 6] = [
+fn square_distance(a: &[i8], b: &[i8]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum()
+}
+
+fn differing_bits(a: &[i8], b: &[i8]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| f64::from((a ^ b).count_ones())).sum()
+}
+
+const EXPRESSIONS: [(&str, ExpectedScore); 12] = [
+    ("reduce(1 + sum(query(q) * attribute(chunks), x), max)", |query, vectors| {
+        if vectors.is_empty() { 0.0 } else { 1.0 + largest(query, vectors) }
+    }),
+    ("reduce(2 * sum(map(query(q) - attribute(chunks), f(d)(d * d)), x), min)", |query, vectors| {
+        let distances = vectors.iter().map(|vector| 2.0 * square_distance(query, vector));
+        distances.reduce(f64::min).unwrap_or(0.0)
+    }),
+    ("reduce(sum(hamming(query(q), attribute(chunks)), x), max)", |query, vectors| {
+        vectors.iter().map(|vector| differing_bits(query, vector)).reduce(f64::max).unwrap_or(0.0)
+    }),
+    (
+        "reduce(sum(attribute(chunks) * attribute(chunks), x) - sum(query(q) * query(q)), sum)",
+        |query, vectors| vectors.iter().map(|vector| product(vector, vector) - product(query, query)).sum(),
+    ),
+    ("sum(top(2, sum(query(q) * attribute(chunks), x)))", |query, vectors| {
+        let mut products: Vec<f64> = vectors.iter().map(|vector| product(query, vector)).collect();
+        products.sort_by(|a, b| b.total_cmp(a));
+        products.iter().take(2).sum()
+    }),
+    ("reduce(query(q) * attribute(chunks), max)", |query, vectors| {
+        let cells = vectors.iter().flat_map(|vector| query.iter().zip(vector));
+        cells.map(|(a, b)| f64::from(*a) * f64::from(*b)).reduce(f64::max).unwrap_or(0.0)
+    }),
     ("reduce(sum(query(q) * attribute(chunks), x), max)", largest),
     ("sum(query(q) * attribute(chunks))", |query, vectors| {
         vectors.iter().map(|vector| product(query, vector)).sum()

@@ -78,6 +78,15 @@ fn schema(name: &str) -> String {
     }}
     match-features: closest(views) attribute(views)
   }}
+  rank-profile made inherits default {{
+    function distances() {{ expression: reduce(euclidean_distance(query(q), attribute(views), x), avg) }}
+    function ages() {{ expression: sum(tensorFromStructs(attribute(people), name, age, float)) }}
+    function best_marks() {{ expression: sum(top(2, tensorFromWeightedSet(attribute(marks), mark))) }}
+    function elements() {{ expression: sum(elementwise(bm25(body), element, float)) }}
+    first-phase {{
+      expression: distances + ages + best_marks * 0.01 + elements + attribute(number) * 0.000001
+    }}
+  }}
 }}"
     )
 }
@@ -351,7 +360,7 @@ fn query(chance: &mut RandomChoice) -> Vec<(&'static str, String)> {
         ("timeout", "20s".to_owned()),
     ];
     if !sorted {
-        parameters.push(("ranking", chance.one(&["default", "two", "near", "views"]).to_owned()));
+        parameters.push(("ranking", chance.one(&["default", "two", "near", "views", "made"]).to_owned()));
     }
     if chance.is(4) {
         parameters.push(("summary", "short".to_owned()));

@@ -73,6 +73,19 @@ pub(super) const SCHEMA: &str = "schema mail {
         inputs { query(q) tensor<float>(x[96]) }
         first-phase { expression: reduce(sum(query(q) * attribute(chunks), x), max, c) }
     }
+    rank-profile late_mean {
+        inputs { query(l) tensor<float>(l{},x[96]) }
+        first-phase { expression: sum(reduce(sum(query(l) * attribute(chunks), x), avg, c), l) }
+    }
+    rank-profile late_distance {
+        inputs { query(l) tensor<float>(l{},x[96]) }
+        first-phase { expression: sum(reduce(euclidean_distance(query(l), attribute(chunks), x), min, c), l) }
+    }
+    rank-profile top_topics { first-phase { expression: sum(top(3, attribute(topics))) } }
+    rank-profile struct_tensor {
+        inputs { query(s) tensor(name{}) }
+        first-phase { expression: sum(query(s) * tensorFromStructs(attribute(people), name, age, double)) }
+    }
     rank-profile first_mark { first-phase { expression: attribute(marks, 0) } }
     rank-profile count { first-phase { expression: attribute(tags).count } }
     rank-profile weight { first-phase { expression: attribute(weights, value0007).weight } }

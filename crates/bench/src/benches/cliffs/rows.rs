@@ -75,6 +75,7 @@ pub(super) fn all(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
     rows.extend(words(plain));
     rows.extend(collections(plain));
     rows.extend(rankings(plain));
+    rows.extend(late_interactions(plain));
     rows.extend(nested_rankings(plain));
     rows.extend(orders_and_groups(plain));
     rows.extend(vectors());
@@ -292,6 +293,61 @@ fn rankings(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
     ]
 }
 
+/// Number of vectors of a query for late interaction.
+const QUERY_VECTORS: usize = 8;
+
+/// Several vectors of a query with those of each document, and cells of mapped tensors by their size.
+fn late_interactions(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
+    fn row<'a>(
+        plain: &'a PlainColumns,
+        (name, profile): (&str, &str),
+        pair: impl Fn(f32, f32) -> f32 + 'a,
+        combine: impl Fn([f32; CHUNKS]) -> f32 + 'a,
+    ) -> CliffRow<'a> {
+        let mut random = BenchRandom::new(5);
+        let vectors: Vec<Vec<f32>> = (0..QUERY_VECTORS).map(|_| random.direction(CELLS)).collect();
+        let blocks = vectors.iter().enumerate().map(|(at, vector)| format!("{at}:{}", vector_json(vector)));
+        let input = format!("{{{}}}", blocks.collect::<Vec<_>>().join(","));
+        let of_document = move |at: usize| -> f32 {
+            let chunks = plain.chunks_of(at).as_chunks::<CELLS>().0;
+            let of_vector = |vector: &Vec<f32>| {
+                let mut sums = [0.0; CHUNKS];
+                for (sum, chunk) in sums.iter_mut().zip(chunks) {
+                    *sum = vector.iter().zip(chunk).map(|(a, b)| pair(*a, *b)).sum();
+                }
+                combine(sums)
+            };
+            vectors.iter().map(of_vector).sum()
+        };
+        let compute = move || {
+            let scores = (0..plain.numbers.len()).map(&of_document);
+            scores.fold(f32::MIN, f32::max).to_bits().into()
+        };
+        let input = Some(("input.query(l)", input));
+        CliffRow::over_all(format!("rank: {name}"), "", profile, input, compute)
+    }
+    let distance = |a: f32, b: f32| (a - b) * (a - b);
+    let nearest = |sums: [f32; CHUNKS]| sums.map(f32::sqrt).into_iter().fold(f32::MAX, f32::min);
+    let largest = |topics: &[(u32, f32); TOPICS]| {
+        let mut cells = topics.map(|(_, cell)| cell);
+        cells.sort_unstable_by(|a, b| b.total_cmp(a));
+        cells[..3].iter().sum::<f32>()
+    };
+    vec![
+        row(
+            plain,
+            ("mean of late interaction", "late_mean"),
+            |a, b| a * b,
+            |sums| sums.iter().sum::<f32>() / CHUNKS as f32,
+        ),
+        row(plain, ("distances of late interaction", "late_distance"), distance, nearest),
+        CliffRow::over_all("rank: three largest cells".to_owned(), "", "top_topics", None, move || {
+            let scores = plain.topics.as_chunks::<TOPICS>().0.iter().map(largest);
+            scores.fold(f32::MIN, f32::max).to_bits().into()
+        }),
+    ]
+}
+
 /// Part of the output that an element of a weighted set gives.
 type ElementTerm = Box<dyn Fn(&[u8], i32) -> i64>;
 
@@ -304,6 +360,7 @@ fn nested_rankings(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
         }
     };
     let set: HashMap<String, i64> = (0..20).map(|value| (value_name(value * 3), value as i64 + 1)).collect();
+    let of_structs = set.clone();
     let cells: Vec<String> = set.iter().map(|(label, cell)| format!("{label}:{cell}")).collect();
     let of_texts = move |of: ElementTerm| {
         move || {
@@ -315,10 +372,12 @@ fn nested_rankings(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
     };
     let wanted = value_name(7).into_bytes();
     let weight = Box::new(move |text: &[u8], mark: i32| if text == wanted { i64::from(mark) } else { 0 });
-    let product = Box::new(move |text: &[u8], mark: i32| {
-        let text = std::str::from_utf8(text).unwrap_or_default();
-        set.get(text).map_or(0, |cell| cell * i64::from(mark))
-    });
+    let product = |set: HashMap<String, i64>| {
+        Box::new(move |text: &[u8], mark: i32| {
+            let text = std::str::from_utf8(text).unwrap_or_default();
+            set.get(text).map_or(0, |cell| cell * i64::from(mark))
+        })
+    };
     fn row<'a>(
         name: &str,
         profile: &str,
@@ -345,7 +404,8 @@ fn nested_rankings(plain: &PlainColumns) -> Vec<CliffRow<'_>> {
         row("number of elements", "count", None, of_elements(|marks| marks.len() as i64)),
         row("weight in a set", "weight", None, of_texts(weight)),
         row("dotProduct of an array", "marks_product", vector, dot),
-        row("tensor of a weighted set", "set_tensor", sparse, of_texts(product)),
+        row("tensor of a weighted set", "set_tensor", sparse.clone(), of_texts(product(set))),
+        row("tensor of structs", "struct_tensor", sparse, of_texts(product(of_structs))),
         CliffRow {
             name: "rank: distance of a position".to_owned(),
             parameters: vec![
