@@ -152,9 +152,10 @@ impl ProgramBuilder {
                     .or_else(|| self.reduced_join(plan, of, tensor_type))
                     .unwrap_or(op)
             }
-            ProgramOp::Reduce(plan, of) => {
-                self.reduced_join(plan, *of).or_else(|| self.interaction(&op, tensor_type)).unwrap_or(op)
-            }
+            ProgramOp::Reduce(plan, of) => self
+                .reduced_join(plan, *of, tensor_type)
+                .or_else(|| self.interaction(&op, tensor_type))
+                .unwrap_or(op),
             ProgramOp::Map(..) | ProgramOp::Join(..) => {
                 self.top(&op).or_else(|| self.interaction(&op, tensor_type)).unwrap_or(op)
             }

@@ -271,7 +271,6 @@ fn hamming_of_cells_avx2<B: WidenCell>(a: &[i8], b: &[B]) -> u64 {
 
 /// Plain loops over a fixed number of cells, which the compiler turns into vector instructions.
 #[inline(always)]
-#[expect(clippy::needless_range_loop, reason = "plain loops over numbers are inlined and vectorised")]
 fn hamming_of_cells_plain<B: WidenCell>(a: &[i8], b: &[B]) -> u64 {
     const CELLS: usize = 64;
     let len = a.len().min(b.len());
