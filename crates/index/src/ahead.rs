@@ -26,7 +26,8 @@ pub(crate) struct BlocksAhead<'a> {
     /// Number of blocks that were announced last. Passes often end before their range does, so it grows with
     /// what was read.
     number: usize,
-    /// Number of announced blocks that are not read yet at which the next ones are announced.
+    /// Number of announced blocks that are not read yet at which the next ones are announced. The disk is at
+    /// work on these while those that are there are looked at, also where the pass goes on as another one.
     early: usize,
 }
 
@@ -48,16 +49,14 @@ impl<'a> BlocksAhead<'a> {
         let parts = self.run.parts(self.section);
         let end =
             self.until.map_or(parts.len(), |until| parts.partition_point(|part| &part.first[..] < until));
-        self.number = match self.number {
+        (self.number, self.early) = match self.number {
             0 => {
                 let per_block = (self.run.records(self.section) / parts.len().max(1)).max(1);
                 // The pass may begin at the end of a block.
-                self.wanted.div_ceil(per_block).saturating_add(1).min(MOST_AHEAD)
+                let number = self.wanted.div_ceil(per_block).saturating_add(1).min(MOST_AHEAD);
+                (number, number / 2)
             }
-            before => {
-                self.early = before;
-                MOST_AHEAD.min(2 * before)
-            }
+            before => (MOST_AHEAD.min(2 * before), before),
         };
         let mut first = self.announced.max(from);
         self.announced = end.max(from + 1).min(first + self.number).max(first);

@@ -42,10 +42,12 @@ pub(crate) fn common(one: &[u8], other: &[u8]) -> usize {
 /// Records from one seek place of a block to the next.
 const SEEK_RECORDS: usize = 16;
 
-/// Bytes of a part of a run, in memory. A block that is sought in has places between its records at which
-/// reading can begin; they are made when it is read, and are not in the file.
+/// Bytes of a part of a run, in memory. A block that is sought in again and again has places between its
+/// records at which reading can begin; they are not in the file.
 pub(crate) struct RunBytes {
     bytes: Box<[u8]>,
+    /// True if the places were made.
+    is_seekable: bool,
     places: Vec<SeekPoint>,
     /// Keys of the records before the places.
     keys: Vec<u8>,
@@ -62,13 +64,13 @@ struct SeekPoint {
 impl RunBytes {
     /// A part that is read from its start.
     pub fn plain(bytes: Vec<u8>) -> Self {
-        RunBytes { bytes: bytes.into(), places: Vec::new(), keys: Vec::new() }
+        RunBytes { bytes: bytes.into(), is_seekable: false, places: Vec::new(), keys: Vec::new() }
     }
 
     /// A block with seek places. Costs one pass over it. One that is malformed has places before the fault,
     /// which the pass that reaches it reports.
     pub fn seekable(bytes: Vec<u8>) -> Self {
-        let mut block = RunBytes::plain(bytes);
+        let mut block = RunBytes { is_seekable: true, ..RunBytes::plain(bytes) };
         let mut position = BlockPosition::default();
         'places: loop {
             for _ in 0..SEEK_RECORDS {
@@ -84,6 +86,11 @@ impl RunBytes {
 
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// True for a block with seek places.
+    pub fn is_seekable(&self) -> bool {
+        self.is_seekable
     }
 
     /// Bytes that it takes in memory.

@@ -178,12 +178,15 @@ struct AnnouncedPass<'a> {
 impl<'a> AnnouncedPass<'a> {
     /// Announces a pass that begins at a key; `None` if the section is empty.
     fn new<R: SectionRecord>(run: &'a IndexRun, pass: SectionPass<'_, 'a>) -> Option<Self> {
-        let SectionPass { from, until, wanted, .. } = pass;
+        let SectionPass { from, until, wanted, caching } = pass;
         let first = run.block_of(R::SECTION, from).unwrap_or(0);
         if first == run.parts(R::SECTION).len() {
             return None;
         }
-        let block = run.cached_block(R::SECTION, first);
+        let block = match caching {
+            BlockCaching::Keep => run.sought_block(R::SECTION, first),
+            BlockCaching::Bypass => run.cached_block(R::SECTION, first),
+        };
         let mut ahead = BlocksAhead::new(run, R::SECTION, first, until, wanted);
         if block.is_none() {
             ahead.announce(first);
@@ -284,6 +287,15 @@ impl<'a, R: SectionRecord + 'static> RunMergeCursor<'a, R> {
 
     /// Writes the next key to `key`, and returns its newest record; `None` at the end.
     pub fn next(&mut self, key: &mut Vec<u8>) -> Result<Option<R>, Error> {
+        if let [source] = &mut self.sources[..] {
+            // Nothing is to be merged.
+            let Some((next, record)) = source.current() else { return Ok(None) };
+            key.clear();
+            key.extend_from_slice(next);
+            let record = record.clone();
+            source.advance()?;
+            return Ok(Some(record));
+        }
         let currents =
             self.sources.iter().enumerate().filter_map(|(at, source)| Some((source.current()?, at)));
         // Of equal keys the first, which is the newest.

@@ -259,17 +259,13 @@ impl IndexRun {
         Ok(bytes)
     }
 
-    /// A part, from the cache if it was read lately. `new` makes it of its bytes.
-    fn part(
-        &self,
-        (offset, length): (u64, u64),
-        new: impl FnOnce(Vec<u8>) -> RunBytes,
-    ) -> Result<Arc<RunBytes>, Error> {
+    /// A part, from the cache if it was read lately.
+    fn part(&self, (offset, length): (u64, u64)) -> Result<Arc<RunBytes>, Error> {
         let key = BlockKey { run: self.cached, offset };
         if let Some(part) = self.cache.get(key) {
             return Ok(part);
         }
-        let part = Arc::new(new(self.checked(offset, length)?));
+        let part = Arc::new(RunBytes::plain(self.checked(offset, length)?));
         self.cache.insert(key, Arc::clone(&part));
         Ok(part)
     }
@@ -297,10 +293,10 @@ impl IndexRun {
         number: usize,
         caching: BlockCaching,
     ) -> Result<Arc<RunBytes>, Error> {
-        let part = &self.parts(section)[number];
+        let RunPart { offset, length, .. } = self.parts(section)[number];
         match caching {
-            BlockCaching::Keep => self.part((part.offset, part.length), RunBytes::seekable),
-            BlockCaching::Bypass => Ok(Arc::new(RunBytes::plain(self.checked(part.offset, part.length)?))),
+            BlockCaching::Keep => self.part((offset, length)),
+            BlockCaching::Bypass => Ok(Arc::new(RunBytes::plain(self.checked(offset, length)?))),
         }
     }
 
@@ -308,6 +304,19 @@ impl IndexRun {
     pub fn cached_block(&self, section: RunSection, number: usize) -> Option<Arc<RunBytes>> {
         let offset = self.parts(section)[number].offset;
         self.cache.get(BlockKey { run: self.cached, offset })
+    }
+
+    /// A block of a section that is about to be sought in, if it is in the cache. It gets its seek places
+    /// there when it is sought in for the second time: most blocks of long scans never are.
+    pub fn sought_block(&self, section: RunSection, number: usize) -> Option<Arc<RunBytes>> {
+        let known = self.cached_block(section, number)?;
+        if known.is_seekable() {
+            return Some(known);
+        }
+        let block = Arc::new(RunBytes::seekable(known.bytes().to_vec()));
+        let offset = self.parts(section)[number].offset;
+        self.cache.insert(BlockKey { run: self.cached, offset }, Arc::clone(&block));
+        Some(block)
     }
 
     /// Announces blocks of a section, at least one, that are about to be read, so that the disk fetches them
@@ -328,10 +337,13 @@ impl IndexRun {
     pub fn document(&self, key: &[u8], hash: KeyHash) -> Result<Option<DocumentRecord>, Error> {
         let Some(number) = self.block_of(RunSection::Documents, key) else { return Ok(None) };
         let page = self.fence.pages[self.fence.documents[number].page as usize];
-        if !may_contain(self.part(page, RunBytes::plain)?.bytes(), hash) {
+        if !may_contain(self.part(page)?.bytes(), hash) {
             return Ok(None);
         }
-        let block = self.block(RunSection::Documents, number, BlockCaching::Keep)?;
+        let block = match self.sought_block(RunSection::Documents, number) {
+            Some(block) => block,
+            None => self.block(RunSection::Documents, number, BlockCaching::Keep)?,
+        };
         let mut position = BlockPosition::default();
         let malformed = || Error::damaged(&self.path, "a block");
         let value = position.seek(&block, key).map_err(|_| malformed())?;
