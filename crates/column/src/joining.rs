@@ -123,7 +123,7 @@ pub fn join_values(
             Some(column) if !wanted && builder.takes_as_it_is(column) => builder.extend(column, rows.clone()),
             None if !wanted => rows.clone().for_each(|_| builder.push(None)),
             column => {
-                let stored = column.map(|column| StoredValues::new(column, declared));
+                let stored = column.map(|column| StoredValues::new(column.clone(), declared));
                 for (index, row) in rows.clone().enumerate() {
                     let own = stored.as_ref().map(|stored| stored.value(row)).transpose()?.flatten();
                     push_value(&mut builder, own, field, overflow, at + index);

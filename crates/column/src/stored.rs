@@ -7,22 +7,22 @@ use crate::values::fixed_value;
 use crate::{CellKind, Column, ColumnValue, Error, FixedColumn, ValueLayout};
 
 /// A value column, to be read as it was written.
-pub struct StoredValues<'a> {
-    column: &'a Column,
+pub struct StoredValues {
+    column: Column,
     /// `None`: it has no record, and cannot be of the layout of its field.
     layout: Option<ValueLayout>,
     recorded: bool,
 }
 
-impl<'a> StoredValues<'a> {
+impl StoredValues {
     /// Creates the values of a column. If it has no record, it is assumed to have the layout `believed`, if
     /// possible.
-    pub fn new(column: &'a Column, believed: Option<&ValueLayout>) -> Self {
-        let recorded = is_recorded(column);
+    pub fn new(column: Column, believed: Option<&ValueLayout>) -> Self {
+        let recorded = is_recorded(&column);
         // Most columns have the believed layout, and need no record.
-        let layout = match believed.filter(|believed| believed.takes(column)) {
+        let layout = match believed.filter(|believed| believed.takes(&column)) {
             Some(believed) => Some(believed.clone()),
-            None => ValueLayout::recorded(column),
+            None => ValueLayout::recorded(&column),
         };
         StoredValues { column, layout, recorded }
     }
@@ -32,7 +32,7 @@ impl<'a> StoredValues<'a> {
     /// # Errors
     /// [`Error::Corrupt`] if the bytes are not of the layout that the column records.
     pub fn value(&self, row: usize) -> Result<Option<DocumentValue>, Error> {
-        match self.column {
+        match &self.column {
             Column::Fixed(column) if column.presence().get(row) => self.number(column, row).map(Some),
             Column::Bytes(column) => column.get(row).map(|bytes| self.text(bytes)).transpose(),
             Column::Fixed(_) | Column::Tokens(_) => Ok(None),
@@ -44,9 +44,9 @@ impl<'a> StoredValues<'a> {
     ///
     /// # Errors
     /// Those of [`StoredValues::value`].
-    pub fn read(&self, row: usize) -> Result<Option<ColumnValue<'a>>, Error> {
+    pub fn read(&self, row: usize) -> Result<Option<ColumnValue<'_>>, Error> {
         let damaged = || Error::Corrupt("a value is not of its column's type");
-        if let Column::Bytes(column) = self.column
+        if let Column::Bytes(column) = &self.column
             && self.recorded
         {
             let Some(bytes) = column.get(row) else { return Ok(None) };
@@ -73,8 +73,15 @@ impl<'a> StoredValues<'a> {
             let cells = if column.width() == 1 { number } else { Some(column.width()) };
             cell.zip(cells).and_then(|(cell, cells)| unrecorded_type(cell, cells)).map(ValueLayout::Dense)
         };
-        let layout = self.layout.clone().or_else(unknown).unwrap_or(ValueLayout::Number(column.cell()));
-        fixed_value(column, &layout, row).ok_or(Error::Corrupt("a value is not of its column's type"))
+        let unrecorded;
+        let layout = match &self.layout {
+            Some(layout) => layout,
+            None => {
+                unrecorded = unknown().unwrap_or(ValueLayout::Number(column.cell()));
+                &unrecorded
+            }
+        };
+        fixed_value(column, layout, row).ok_or(Error::Corrupt("a value is not of its column's type"))
     }
 
     fn text(&self, bytes: &[u8]) -> Result<DocumentValue, Error> {

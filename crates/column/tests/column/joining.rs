@@ -55,7 +55,7 @@ fn joined(
     let column = column.expect("there are values");
     let shown = |row| match declared {
         Some(declared) => value(&column, declared, row),
-        None => StoredValues::new(&column, None).value(row).expect("read"),
+        None => StoredValues::new(column.clone(), None).value(row).expect("read"),
     };
     ((0..column.len()).map(shown).collect(), values_of(rest.column()))
 }

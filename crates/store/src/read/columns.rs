@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_column::{
     BytesBuilder, BytesColumn, CellKind, Column, ColumnForm, ColumnKey, Compression, FixedBuilder,
-    StoredValues, TokenIds, ValueLayout, layout as column_layout,
+    StoredValues, TokenIds, layout as column_layout,
 };
 use millrace_document::{DataType, Document, DocumentId, DocumentValue, EncodedDocument, wire};
 use millrace_env::pace;
@@ -215,12 +215,7 @@ pub(crate) fn can_hold(key: &ColumnKey, fields: Option<&[String]>) -> bool {
 /// A column of a chunk that holds values of documents: those of a field, or those that no column of a field
 /// holds.
 pub(crate) enum ValueColumn {
-    Field {
-        name: Arc<str>,
-        column: Column,
-        /// Layout of the field's values now. The column may have been written with another.
-        believed: Option<ValueLayout>,
-    },
+    Field { name: Arc<str>, values: StoredValues },
     Overflow(BytesColumn),
 }
 
@@ -238,8 +233,10 @@ impl ValueColumn {
         let Some(column) = column else { return Ok(None) };
         match (key.form, column) {
             (ColumnForm::Value, column) => {
+                // The column may have been written with another layout than the field's values have now.
                 let believed = layout.data_type(document_type, &key.field).as_ref().map(column_layout);
-                Ok(Some(ValueColumn::Field { name: Arc::from(key.field.as_str()), column, believed }))
+                let values = StoredValues::new(column, believed.as_ref());
+                Ok(Some(ValueColumn::Field { name: Arc::from(key.field.as_str()), values }))
             }
             (ColumnForm::Overflow, Column::Bytes(column)) => Ok(Some(ValueColumn::Overflow(column))),
             (ColumnForm::Overflow, _) => {
@@ -261,8 +258,8 @@ pub(crate) fn document(
     let mut overflow = Vec::new();
     for column in columns {
         match column {
-            ValueColumn::Field { name, column, believed } => {
-                if let Some(found) = StoredValues::new(column, believed.as_ref()).value(index)? {
+            ValueColumn::Field { name, values } => {
+                if let Some(found) = values.value(index)? {
                     fields.push((Arc::clone(name), found));
                 }
             }

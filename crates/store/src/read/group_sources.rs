@@ -13,7 +13,7 @@ use millrace_segment::{ChunkInfo, SegmentFile};
 use crate::Error;
 use crate::read::masks::{SegmentChunks, clear, document_id, ids, is_set, timestamps};
 use crate::read::reading::ChunkPart;
-use crate::read::visiting::partition_point;
+use crate::read::windows::partition_point;
 use crate::tail::{RowKey, TailVersion};
 
 /// Locations of the group's documents.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millrace_bucket::DocumentSortKey;
-use millrace_column::{BytesColumn, Column, ColumnKey, ColumnValue, FixedColumn, StoredValues};
+use millrace_column::{BytesColumn, Column, ColumnKey, ColumnValue, FixedColumn};
 use millrace_document::{Document, DocumentGroup, DocumentId, DocumentValue, Timestamp, ValueRef, wire};
 
 use crate::read::columns::{self, ValueColumn};
@@ -91,10 +91,9 @@ impl<'a> VisitedRow<'a> {
         };
         let damaged = |error: millrace_column::Error| corrupt(self.path, &error);
         for column in columns {
-            if let ValueColumn::Field { name, column, believed } = column
+            if let ValueColumn::Field { name, values } = column
                 && **name == *field
-                && let Some(found) =
-                    StoredValues::new(column, believed.as_ref()).read(row).map_err(damaged)?
+                && let Some(found) = values.read(row).map_err(damaged)?
             {
                 return Ok(Some(match found {
                     ColumnValue::InPlace(value) => VisitedValue::InPlace(value),

@@ -19,9 +19,9 @@ use crate::read::masks::{GroupOfBucket, is_set, lacks_keys};
 use crate::read::pieces::RowOrder;
 use crate::read::position::StorePosition;
 use crate::read::read_ahead::ColumnsAhead;
-use crate::read::reading::{ChunkPart, ChunkSource, GroupPosition, StoreSnapshot};
+use crate::read::reading::{ChunkPart, GroupPosition, StoreSnapshot};
 use crate::read::rows::{RowReader, VisitedRow};
-use crate::read::windows::{end_of, is_of_one_source, rows_of_window, sort_key_at, window_end};
+use crate::read::windows::{end_of, partition_point, precedes, rows_of_window, sort_key_at, window_end};
 use crate::state::{StoredBucket, is_of_divided};
 use crate::{Error, StoreVisit, ViewScope, VisitEnd, VisitPage};
 
@@ -419,7 +419,7 @@ impl TypeWalk<'_, '_> {
         reader: &mut RowReader<'_>,
     ) -> Result<ControlFlow<()>, Error> {
         let (part, (ids, timestamps)) = (&reader.parts()[number], reader.keys(number)?);
-        let (first, end) = self.rows_between(part, reader.group(), &ids, locations)?;
+        let (first, end) = self.rows_between(reader, number, &ids, locations)?;
         let mask = part.visited(self.page.visit.tombstones);
         for row in (first..end).filter(|row| is_set(mask, *row)) {
             let timestamp = timestamps.cells::<u64>()[row];
@@ -436,24 +436,43 @@ impl TypeWalk<'_, '_> {
     }
 
     /// The rows of a part after the position at which the page begins, with these reversed locations. Costs
-    /// the keys of some rows.
+    /// the keys of some rows, where the part is not within these bounds as a whole.
     fn rows_between(
         &self,
-        part: &ChunkPart,
-        group: &DocumentGroup,
+        reader: &RowReader<'_>,
+        number: usize,
         ids: &BytesColumn,
         locations: LocationRange,
     ) -> Result<(usize, usize), Error> {
+        let (part, group) = (&reader.parts()[number], reader.group());
         let key = |row| part.document_id(ids, row).map(|id| DocumentSortKey::of_text(id, group));
         let after = self.page.after.as_slice();
-        let first = partition_point(0..ids.len(), |row| {
-            let key = key(row)?;
-            Ok(key.as_bytes() <= after || key.reversed_location() < locations.first)
-        })?;
-        let end = partition_point(first..ids.len(), |row| {
-            key(row).map(|key| key.reversed_location() <= locations.last)
-        })?;
+        let first = match self.begins_after(group, part) && part.info.first_location >= locations.first {
+            true => 0,
+            false => partition_point(0..ids.len(), |row| {
+                let key = key(row)?;
+                Ok(key.as_bytes() <= after || key.reversed_location() < locations.first)
+            })?,
+        };
+        let last = end_of(reader.parts(), number);
+        let of_group = group.location_bits().map(|bits| LocationRange::of_group(bits.reverse_bits()));
+        let end = match of_group.map_or(last, |of_group| last.min(of_group.last)) <= locations.last {
+            true => ids.len(),
+            false => partition_point(first..ids.len(), |row| {
+                key(row).map(|key| key.reversed_location() <= locations.last)
+            })?,
+        };
         Ok((first, end))
+    }
+
+    /// True if all rows of a part are known to be after the position at which the page begins.
+    fn begins_after(&self, group: &DocumentGroup, part: &ChunkPart) -> bool {
+        let after = self.page.after.as_slice();
+        let prefix = millrace_bucket::group_prefix(group).unwrap_or_default();
+        let is_in_group = after.starts_with(&prefix);
+        after.is_empty()
+            || (!is_in_group && *prefix > *after)
+            || (is_in_group && part.info.first_location > reversed_location(after))
     }
 
     /// The versions of several parts with common locations, merged into one order. The keys of the rows that
@@ -469,7 +488,7 @@ impl TypeWalk<'_, '_> {
         let mut heads: BinaryHeap<Reverse<(DocumentSortKey, usize)>> = BinaryHeap::new();
         for number in numbers {
             let (part, (ids, timestamps)) = (&reader.parts()[*number], reader.keys(*number)?);
-            let (first, end) = self.rows_between(part, reader.group(), &ids, locations)?;
+            let (first, end) = self.rows_between(&reader, *number, &ids, locations)?;
             merged.push(MergedPart { number: *number, part, ids, timestamps, rows: first..end, head: None });
         }
         for (index, part) in merged.iter_mut().enumerate() {
@@ -565,34 +584,5 @@ impl MergedPart<'_> {
             return Ok(Some(DocumentSortKey::of_text(id, group)));
         }
         Ok(None)
-    }
-}
-
-/// The first number of a range for which `is_before` is false; the end if there is none. It is true for all
-/// numbers before that.
-pub(super) fn partition_point(
-    range: Range<usize>,
-    is_before: impl Fn(usize) -> Result<bool, Error>,
-) -> Result<usize, Error> {
-    let Range { mut start, mut end } = range;
-    while start < end {
-        let middle = start + (end - start) / 2;
-        match is_before(middle)? {
-            true => start = middle + 1,
-            false => end = middle,
-        }
-    }
-    Ok(start)
-}
-
-/// True if all keys of a chunk are known to be below those of another: both are of one segment, or of the
-/// tail.
-fn precedes(one: &ChunkPart, other: &ChunkPart) -> bool {
-    match (&one.source, &other.source) {
-        (ChunkSource::Segment { chunk, .. }, ChunkSource::Segment { chunk: next, .. }) => {
-            is_of_one_source(&one.source, &other.source) && chunk < next
-        }
-        (ChunkSource::Tail(_), ChunkSource::Tail(_)) => one.info.first_location < other.info.first_location,
-        _ => false,
     }
 }

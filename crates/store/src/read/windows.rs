@@ -4,6 +4,8 @@
 //! each page of a large group would cost as much as all of the group, and beside writes even more, since
 //! these change what is kept of the tail from one page to the next.
 
+use std::ops::Range;
+
 use millrace_column::CHUNK_DOCS;
 use millrace_document::ReversedLocation;
 
@@ -125,4 +127,33 @@ pub(super) fn window_end(
         documents += count as usize;
     }
     None
+}
+
+/// True if all keys of a chunk are known to be below those of another: both are of one segment, or of the
+/// tail.
+pub(super) fn precedes(one: &ChunkPart, other: &ChunkPart) -> bool {
+    match (&one.source, &other.source) {
+        (ChunkSource::Segment { chunk, .. }, ChunkSource::Segment { chunk: next, .. }) => {
+            is_of_one_source(&one.source, &other.source) && chunk < next
+        }
+        (ChunkSource::Tail(_), ChunkSource::Tail(_)) => one.info.first_location < other.info.first_location,
+        _ => false,
+    }
+}
+
+/// The first number of a range for which `is_before` is false; the end if there is none. It is true for all
+/// numbers before that.
+pub(super) fn partition_point(
+    range: Range<usize>,
+    is_before: impl Fn(usize) -> Result<bool, Error>,
+) -> Result<usize, Error> {
+    let Range { mut start, mut end } = range;
+    while start < end {
+        let middle = start + (end - start) / 2;
+        match is_before(middle)? {
+            true => start = middle + 1,
+            false => end = middle,
+        }
+    }
+    Ok(start)
 }
