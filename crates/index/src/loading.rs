@@ -22,7 +22,7 @@ pub struct LoadedRows {
     ends: Vec<usize>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct LoadedRow {
     start: usize,
     timestamp: u64,
@@ -68,12 +68,28 @@ impl LoadedRows {
 
     /// Adds some rows of others, whose documents are above all of these and in their order.
     pub(crate) fn extend(&mut self, others: &LoadedRows, rows: &[usize]) {
-        for row in rows {
-            let document = others.document(*row);
-            let last = self.rows.len().checked_sub(1).map(|row| self.document(row));
-            assert!(last.is_none_or(|last| last < document), "rows are loaded in their order");
-            self.push(document, others.rows[*row].timestamp, others.keys(*row));
+        if let (Some(last), Some(first)) = (self.rows.len().checked_sub(1), rows.first()) {
+            let is_above = self.document(last) < others.document(*first);
+            assert!(is_above, "rows are loaded in their order");
         }
+        if rows.len() == others.rows.len() {
+            return self.extend_by_all(others);
+        }
+        for row in rows {
+            self.push(others.document(*row), others.rows[*row].timestamp, others.keys(*row));
+        }
+    }
+
+    /// Adds all rows of others.
+    fn extend_by_all(&mut self, others: &LoadedRows) {
+        let (bytes, ends) = (self.bytes.len(), self.ends.len());
+        self.bytes.extend_from_slice(&others.bytes);
+        self.ends.extend(others.ends.iter().map(|end| bytes + end));
+        self.rows.extend(others.rows.iter().map(|row| LoadedRow {
+            start: bytes + row.start,
+            first_end: ends + row.first_end,
+            ..*row
+        }));
     }
 
     /// Number of entries of all rows.

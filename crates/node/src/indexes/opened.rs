@@ -26,6 +26,9 @@ const PAGE: usize = 1024;
 const PAGE_BYTES: usize = 32 << 20;
 const PAGE_TIME: Duration = Duration::from_millis(200);
 
+/// Rows of a page after which its time is looked at.
+const TIMED_ROWS: usize = 64;
+
 /// Progress of reading, as a counter, that has read everything.
 const READ_WHOLE: f64 = 1e6;
 
@@ -230,6 +233,11 @@ impl OpenedIndex {
         self.position().clone().filter(|position| position.wanted)
     }
 
+    /// True if the next page can be read at once: nothing is to be done before it.
+    pub fn reads_on(&self) -> bool {
+        self.next_page().is_some_and(|position| !position.looks_up_drops) && !self.is_paused()
+    }
+
     /// Reads the next page of documents for indexes that read the same ones; `true` if there may be more. An
     /// index that cannot take it in notes its error.
     pub fn read_page(together: &[Arc<OpenedIndex>], store: &Store) -> Result<bool, crate::Error> {
@@ -258,7 +266,7 @@ impl OpenedIndex {
         let room = if is_build { PAGE_BYTES / together.len() } else { 0 };
         let mut read: Vec<RowsToLoad> = together.iter().map(|_| RowsToLoad::with_capacity(room)).collect();
         // It counts from the first row: finding it may take long, and each page is to be worth that.
-        let mut first_row = None;
+        let (mut first_row, mut count) = (None, 0_usize);
         let end = store.visit_rows(&visit, &mut |row| {
             let mut bytes = 0;
             for (index, rows) in together.iter().zip(&mut read) {
@@ -266,7 +274,9 @@ impl OpenedIndex {
                 bytes += rows.rows.memory_bytes();
             }
             let began: Instant = *first_row.get_or_insert_with(Instant::now);
-            let is_full = bytes >= PAGE_BYTES || began.elapsed() >= PAGE_TIME;
+            count += 1;
+            let is_late = count.is_multiple_of(TIMED_ROWS) && began.elapsed() >= PAGE_TIME;
+            let is_full = bytes >= PAGE_BYTES || is_late;
             Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         for (index, RowsToLoad { rows, .. }) in together.iter().zip(read) {

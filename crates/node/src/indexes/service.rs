@@ -456,8 +456,16 @@ impl IndexesInner {
         Ok(())
     }
 
+    /// True if the next page of indexes that are read together can be read while they are written.
+    fn can_read_on(&self, together: &[Arc<OpenedIndex>]) -> bool {
+        !self.feed.is_stopped()
+            && together.iter().all(|index| index.reads_on())
+            && self.has_room_to_load(together)
+    }
+
     /// Reads a page for indexes that read the same documents next, and meanwhile writes those of them that
-    /// have much in memory; `true` if there is more.
+    /// have much in memory; `true` if there is more. More pages are read while there is something to write,
+    /// as far as there is room.
     fn read_for(&self, together: &[Arc<OpenedIndex>]) -> bool {
         let read_page = || {
             // A drop that is taken in between the reading and the taking of a page would miss its documents.
@@ -476,8 +484,11 @@ impl IndexesInner {
                 let writer = thread::Builder::new().name("index-writer".to_owned());
                 // Where the system refuses a thread, one comes after the other.
                 let writing = writer.spawn_scoped(scope, write_large).inspect_err(|_| write_large());
-                let read = read_page();
+                let mut read = read_page();
                 if let Ok(writing) = writing {
+                    while matches!(read, Ok(true)) && !writing.is_finished() && self.can_read_on(together) {
+                        read = self.settle().and_then(|()| read_page());
+                    }
                     writing.join().unwrap_or_else(|panic| resume_unwind(panic));
                 }
                 read

@@ -17,8 +17,8 @@ use crate::Error;
 const FLUSH_BYTES: usize = 16 << 20;
 const FLUSH_BYTES_OF_ALL: usize = 64 << 20;
 
-/// Maximum number of bytes of documents of a first build that wait in memory to be written to the disk, and
-/// about that of all indexes.
+/// Number of bytes of documents of a first build that wait in memory until they are written to the disk, and
+/// about the maximum of all indexes. While they are written, as many can come.
 const LOAD_BYTES: usize = 32 << 20;
 const LOAD_BYTES_OF_ALL: usize = 512 << 20;
 
@@ -83,6 +83,12 @@ impl IndexesInner {
         let bytes_max = FLUSH_BYTES.max(FLUSH_BYTES_OF_ALL / indexes);
         let loaded_max = (LOAD_BYTES_OF_ALL / indexes).clamp(FLUSH_BYTES, LOAD_BYTES);
         status.memory_bytes >= bytes_max * times || status.loaded_bytes >= loaded_max * times
+    }
+
+    /// True if indexes can load more while what they have is written.
+    pub fn has_room_to_load(&self, indexes: &[Arc<OpenedIndex>]) -> bool {
+        let loaded: usize = indexes.iter().map(|index| index.copy.status().loaded_bytes).sum();
+        loaded < LOAD_BYTES_OF_ALL / 2 && !indexes.iter().any(|index| self.has_much(index, 2))
     }
 
     /// Writes what an index has in memory. It stays complete up to the same time: later rows may come in
