@@ -556,3 +556,27 @@ fn a_comparison_finds_each_difference() {
     let unread = [Err(Error::TooLong { length: 1, limit: 0 })];
     copy.compare(&slice, unread, 9).expect_err("a document cannot be read");
 }
+
+/// A block gets the places at which a search begins when it is searched for the second time.
+#[test]
+fn repeated_searches_find_what_the_first_one_finds() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let copy = open(directory.path()).expect("a copy");
+    let key = |number: u64| number.to_be_bytes().to_vec();
+    let of =
+        |number| IndexChange { document: key(number), timestamp: number + 1, keys: vec![key(number * 2)] };
+    copy.apply((0..5_000).map(of).collect()).expect("it fits");
+    copy.flush(FlushMark { complete_until: 1, built: true }).expect("the disk takes it");
+    for round in 0..3 {
+        for number in (0..5_000).step_by(61) {
+            let record = copy.document(&key(number)).expect("sound").expect("it is there");
+            assert_eq!((record.timestamp, record.keys), (number + 1, vec![key(number * 2)]), "{round}");
+            assert_eq!(copy.document(&[&key(number)[..], &[0]].concat()).expect("sound"), None);
+            let ranges = [KeyRange { low: key(number * 2), high: Some(key(number * 2 + 3)) }];
+            let page = copy.scan(&ranges, None, 10).expect("sound");
+            let found: Vec<Vec<u8>> = page.entries.iter().map(|entry| entry.document.to_vec()).collect();
+            let expected: Vec<Vec<u8>> = (number..(number + 2).min(5_000)).map(key).collect();
+            assert_eq!(found, expected, "{round}");
+        }
+    }
+}
