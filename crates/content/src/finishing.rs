@@ -12,7 +12,7 @@ use millrace_replication::distributor::{DocumentChange, DurableWrite, RequestErr
 use crate::machine::{MachineDriver, MachineInput, MachineWrite, OwnerWriteCallback, ReplyTo};
 
 /// Delay before a node that does not own the bucket is asked again: it may not have received the state yet.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Maximum time after which the previous owner gives up; this one needs no longer.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,11 +55,11 @@ impl MachineDriver {
                 done(Ok(DurableWrite { timestamp, existed: None, changed: true, replicas }));
             }
             Some(NodeResponse::Failed(NodeFailure::Differs)) => done(Err(RequestError::Overtaken)),
-            _ if Instant::now() + AGAIN >= deadline => done(Err(RequestError::Unknown)),
+            _ if Instant::now() + RETRY_PAUSE >= deadline => done(Err(RequestError::Unknown)),
             _ => {
                 let inputs = self.inputs.clone();
                 self.parts.runtime.spawn(async move {
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(RETRY_PAUSE).await;
                     // By the newest state, this node determines the owner of the bucket, possibly itself. The
                     // machine may have stopped.
                     let write = MachineWrite { change: DocumentChange::Finish(unfinished), done };

@@ -14,7 +14,7 @@ pub(crate) struct RecentLatencies {
 }
 
 /// Minimum number of requests for a 99th percentile.
-const ENOUGH: u64 = 50;
+const SAMPLES_MIN: u64 = 50;
 
 impl RecentLatencies {
     pub(crate) fn new() -> Self {
@@ -31,7 +31,7 @@ impl RecentLatencies {
         let counts: Vec<u64> =
             self.counts.iter().map(|count| u64::from(count.swap(0, Ordering::Relaxed))).collect();
         let all: u64 = counts.iter().sum();
-        if all < ENOUGH {
+        if all < SAMPLES_MIN {
             return None;
         }
         let mut left = all / 100;

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Default time from the end of looking at documents to the end of the search.
-const PUT_TOGETHER: Duration = Duration::from_millis(100);
+const MERGE_RESERVE: Duration = Duration::from_millis(100);
 
 /// Deadlines of a search: one for looking at documents, and a later one for each later step, so that the
 /// documents found so far give a result.
@@ -36,7 +36,7 @@ pub(crate) enum SearchStep {
 impl SearchDeadline {
     /// Documents are looked at until an instant.
     pub fn at(looking: Instant) -> Self {
-        SearchDeadline { looking, rest: PUT_TOGETHER, lost: None, pause: None }
+        SearchDeadline { looking, rest: MERGE_RESERVE, lost: None, pause: None }
     }
 
     /// The later steps take no longer than this together.

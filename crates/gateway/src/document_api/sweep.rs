@@ -34,11 +34,11 @@ use crate::http::{self, BudgetReservation};
 use crate::quota::UncommittedSize;
 
 /// Number of documents changed at one time.
-const TOGETHER: usize = 256;
+const DOCUMENTS_PER_STEP: usize = 256;
 
 /// Number of documents selected at one time. Each selection walks the unsealed rows, to which the changes
 /// add.
-const SELECTED: usize = 32 * TOGETHER;
+const SELECTED: usize = 32 * DOCUMENTS_PER_STEP;
 
 /// Default time limit of one request.
 const TIME_CHUNK: Duration = Duration::from_secs(60);
@@ -315,7 +315,7 @@ async fn sweep_here(
         let selected = selected?;
         let mut ids = selected.ids.into_iter().peekable();
         while ids.peek().is_some() {
-            let together: Vec<DocumentId> = ids.by_ref().take(TOGETHER).collect();
+            let together: Vec<DocumentId> = ids.by_ref().take(DOCUMENTS_PER_STEP).collect();
             if change.bytes > 0 {
                 // The first ones are changed in any case, so that a request gets on. They wait as well: each
                 // bucket of a divided group has first ones.

@@ -46,7 +46,7 @@ pub(crate) fn should_split(
 
 /// Time between two removals of dropped segments: those of drops that follow each other closely, as of the
 /// partitions of logs, share a manifest.
-const REMOVALS_APART: Duration = Duration::from_millis(100);
+const SEGMENT_REMOVAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Does the work, one piece at a time.
 pub(crate) struct StoreMaintenance {
@@ -114,7 +114,7 @@ impl StoreMaintenance {
         let now = shared.timestamps.now().0;
         let awake = |bucket: &&Arc<StoredBucket>| !self.backoff.pauses(bucket.id, now);
         let mut marks = state.marks.list();
-        let removed = self.removed.lock().filter(|removed| removed.at.elapsed() < REMOVALS_APART);
+        let removed = self.removed.lock().filter(|removed| removed.at.elapsed() < SEGMENT_REMOVAL_INTERVAL);
         match removed {
             // Segments of later drops are soon removed, and until then not merged.
             Some(LastRemoval { until, .. }) => marks.retain(|mark| mark.since <= until),
