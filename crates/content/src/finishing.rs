@@ -26,7 +26,7 @@ pub(crate) struct HandedOverWrite {
 
 impl MachineDriver {
     /// Asks the owner to complete it, as soon as there is one.
-    pub(crate) fn finish_elsewhere(
+    pub(crate) fn finish_at_owner(
         &self,
         owner: Option<NodeKey>,
         version: ClusterVersion,

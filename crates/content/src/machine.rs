@@ -531,7 +531,7 @@ impl MachineDriver {
                 match outcome {
                     Err(RequestError::Moved { owner, version, unfinished: Some(unfinished) }) => {
                         let finishing = HandedOverWrite { unfinished, deadline, done };
-                        self.finish_elsewhere(owner, version, finishing);
+                        self.finish_at_owner(owner, version, finishing);
                     }
                     outcome => done(outcome),
                 }

@@ -87,7 +87,7 @@ impl Store {
             erasure.holders = ErasureHolders {
                 files: left.files(),
                 logs: left.logs,
-                elsewhere: !shared.is_erased_elsewhere(record.dropped),
+                elsewhere: !shared.is_erased_by_partner(record.dropped),
             };
         }
         Ok(Some(erasure))

@@ -331,7 +331,7 @@ async fn sweep_here(
                 }
             }
             let last = together.last().cloned();
-            match change_together(call, pass, change, together).await? {
+            match change_documents(call, pass, change, together).await? {
                 BatchChangeOutcome::Changed(changed) => count += changed,
                 BatchChangeOutcome::Unsettled(_) if count > 0 => return Ok((count, continuation)),
                 BatchChangeOutcome::Unsettled(reason) => return Err(Error::Unsettled(reason)),
@@ -380,7 +380,7 @@ enum BatchChangeOutcome {
 ///
 /// # Errors
 /// Some were changed, or it cannot be known; or a change is refused.
-async fn change_together(
+async fn change_documents(
     call: &DocumentCall,
     pass: &Arc<VisitPass>,
     change: &SweepChange,

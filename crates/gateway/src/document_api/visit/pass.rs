@@ -370,7 +370,7 @@ fn visited_scope(
 /// The selection asks for documents of a group that the caller may not use.
 fn permit_selection(caller: &RequestCaller, selection: &DocumentSelection) -> Result<(), Error> {
     let CallerGroups::Only(groups) = &caller.groups else { return Ok(()) };
-    match selection.asks_outside(groups) {
+    match selection.foreign_group_condition(groups) {
         None => Ok(()),
         Some(condition) => Err(caller.refuse_selection(condition).into()),
     }
