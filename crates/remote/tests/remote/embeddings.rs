@@ -213,7 +213,7 @@ fn texts_for_other_cells_do_not_go_together() {
             let embeddings = &embeddings;
             scope.spawn(move || {
                 let found = embeddings.embed(texts(&["a", "b"]), cells, &patient());
-                assert_eq!(found, Ok(vec![vec![7.0; cells.of(2)]; 2]));
+                assert_eq!(found, Ok(vec![vec![7.0; cells.count(2)]; 2]));
             });
         }
     });

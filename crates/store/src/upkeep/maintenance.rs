@@ -225,7 +225,7 @@ impl StoreMaintenance {
         self.shared.publish(|state| {
             let mut state = state.clone();
             state.buckets = halved(&state.buckets);
-            shares.give(&mut state.buckets);
+            shares.set_in(&mut state.buckets);
             Ok(state)
         })?;
         self.shared.counters.splits.fetch_add(count as u64, Ordering::Relaxed);
@@ -272,7 +272,7 @@ impl StoreMaintenance {
                 // each. Of the others each has those that it has something of: no file is kept in vain.
                 let child = |id| {
                     let shared = old.segments.iter().filter(|segment| !shares.lacks(id, segment));
-                    let segments = shared.map(|segment| shares.of(id, &segment.halved(1))).collect();
+                    let segments = shared.map(|segment| shares.with_share(id, &segment.halved(1))).collect();
                     StoredBucket { id, segments }
                 };
                 children.map(child).into()

@@ -248,7 +248,7 @@ fn with(
             state.buckets = isolated(&state.buckets, *bucket);
         }
     }
-    shares.give(&mut state.buckets);
+    shares.set_in(&mut state.buckets);
     for bucket in &mut state.buckets {
         let id = bucket.id;
         let around = (0..=id.used_bits()).map(|bits| BucketId::new(bits, id.bits()));
@@ -257,7 +257,7 @@ fn with(
         for (of, more) in around.filter_map(|of| Some((of, given.get(&of)?))) {
             let halved = u32::from(id.used_bits() - of.used_bits());
             let new = more.iter().filter(|segment| !bucket.has_segment(segment.record.number));
-            segments.extend(new.map(|segment| shares.of(id, &segment.halved(halved))));
+            segments.extend(new.map(|segment| shares.with_share(id, &segment.halved(halved))));
         }
         if !segments.is_empty() {
             segments.splice(0..0, bucket.segments.iter().cloned());
