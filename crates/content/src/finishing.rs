@@ -92,6 +92,6 @@ impl MachineDriver {
             reply(NodeReply { version, response });
         });
         let write = MachineWrite { change: DocumentChange::Finish(unfinished), done };
-        self.take(MachineInput::Write { write, deadline: Instant::now() + FINISH_TIMEOUT });
+        self.apply(MachineInput::Write { write, deadline: Instant::now() + FINISH_TIMEOUT });
     }
 }
