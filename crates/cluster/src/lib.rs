@@ -4,8 +4,8 @@
 //! agreed on. It has a version, and a node that has seen one refuses messages with an older one. The owner
 //! of a bucket, and the nodes that should have a replica, are computed from it.
 //!
-//! A [`controller::Controller`] makes the states, one after another. A [`NodeRequest`] goes from the owner of a
-//! bucket to a node with a replica, a [`NodeReply`] back; crate `replication` has both sides. A
+//! A [`controller::Controller`] makes the states, one after another. A [`NodeRequest`] goes from the owner of
+//! a bucket to a node with a replica, a [`NodeReply`] back; crate `replication` has both sides. A
 //! [`reindexing::Reindexer`] decides on a node's part when all documents of a type are to be indexed again.
 //!
 //! Everything here is values and functions of them: no I/O, no threads, no clock. Outgoing and incoming

@@ -8,7 +8,8 @@
 //! - [`Store::write`] is durable and visible when its callback is called; one sync serves many writers.
 //! - [`Store::view`] gives search the documents of groups as columns, as they are at one instant.
 //! - [`Store::get`] reads one document, [`Store::visit`] the documents of a range page by page.
-//!   [`Store::visit_rows`] is a visit that builds no documents, [`Store::sweep`] one that changes those it finds.
+//!   [`Store::visit_rows`] is a visit that builds no documents, [`Store::sweep`] one that changes what it
+//!   finds.
 //! - [`Store::apply`] accepts versions with their timestamps, as other replicas have them;
 //!   [`Store::replica_infos`] describes the contents of a bucket, [`Store::export`] and [`Store::import`]
 //!   move it as files.
