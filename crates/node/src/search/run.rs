@@ -235,8 +235,8 @@ impl PreparedQuery {
         let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(share));
         let rest = timeout.saturating_sub(looking).max(REST_MIN);
         let deadline = SearchDeadline::at(*started + looking)
-            .with_rest(rest)
-            .or_when(Arc::clone(gone))
+            .with_output_time(rest)
+            .or_cancelled(Arc::clone(gone))
             .pausing_with(pool::pause);
         let planned = started.elapsed();
         let kinds = kinds.iter().map(|requested| Arc::clone(requested.kind)).collect();
