@@ -37,7 +37,7 @@ use crate::{CompiledApplication, Error, Node};
 const SOFT_TIMEOUT_FACTOR: f64 = 0.9;
 
 /// Minimum time for processing the hits, however short the query's time: less would yield nothing.
-const REST_MIN: Duration = Duration::from_millis(20);
+const OUTPUT_TIME_MIN: Duration = Duration::from_millis(20);
 
 /// Outcome of a query.
 #[derive(Default)]
@@ -232,10 +232,10 @@ impl PreparedQuery {
         let timeout =
             kinds.iter().filter_map(SearchedSchema::query_time_max).fold(query.timeout, Duration::min);
         let share = if query.ranking.soft_timeout { SOFT_TIMEOUT_FACTOR } else { 1.0 };
-        let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(share));
-        let rest = timeout.saturating_sub(looking).max(REST_MIN);
-        let deadline = SearchDeadline::at(*started + looking)
-            .with_output_time(rest)
+        let scan_time = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(share));
+        let output_time = timeout.saturating_sub(scan_time).max(OUTPUT_TIME_MIN);
+        let deadline = SearchDeadline::at(*started + scan_time)
+            .with_output_time(output_time)
             .or_cancelled(Arc::clone(gone))
             .pausing_with(pool::pause);
         let planned = started.elapsed();
