@@ -107,16 +107,10 @@ fn an_address_is_counted_at_every_endpoint_for_clients() {
     }
 }
 
-/// Creates an API key, and returns the value of its header.
+/// Creates an API key that may read and write, and returns the value of its header.
 fn create(server: &TestServer, name: &str, arguments: &[&str]) -> String {
-    let made = Command::new(MILLRACE)
-        .args(["token", "create", name, "--read", "--write", "--data-dir"])
-        .arg(server.data_dir())
-        .args(arguments)
-        .output()
-        .expect("the command runs");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    format!("Bearer {}", String::from_utf8_lossy(&made.stdout).trim())
+    let token = server.create_token(&[&[name, "--read", "--write"], arguments].concat());
+    format!("Bearer {token}")
 }
 
 fn send(server: &TestServer, token: &str, request: OutgoingRequest) -> ClientAnswer {
