@@ -362,6 +362,17 @@ pub fn create_token(arguments: &[&str]) -> String {
     String::from_utf8(created.stdout).expect("an API key is text").trim().to_owned()
 }
 
+/// True if a file below a directory contains the text.
+pub fn files_have(directory: &Path, text: &str) -> bool {
+    let mut entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.any(|entry| match entry.path() {
+        path if path.is_dir() => files_have(&path, text),
+        // The server may remove a file meanwhile.
+        path => std::fs::read(path)
+            .is_ok_and(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes())),
+    })
+}
+
 fn bytes_of<'a>(files: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a [u8])> {
     files.iter().map(|(path, content)| (*path, content.as_bytes())).collect()
 }
