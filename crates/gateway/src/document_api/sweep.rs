@@ -233,7 +233,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
     let chunk = call.parameters.duration("timeChunk")?.unwrap_or(TIME_CHUNK);
     let deadline = Instant::now() + chunk.min(call.time_left());
     call.node.metrics().count(CountedMetric::Visits);
-    let Some(request) = &call.spread else {
+    let Some(request) = &call.spread_request else {
         let from = going.pass.start();
         let portion = SweepPortion { part: call.stage.part(), from, deadline, fence };
         let (count, continuation) = going.sweep_own(call, portion).await?;

@@ -71,11 +71,11 @@ impl PageSource {
     /// Source of the documents of a pass, of which this node has all by `fence`, unless they are on several.
     /// A stream must not be repeated once its first page is sent, so it continues at another node.
     pub(super) fn new(call: &DocumentCall, pass: &VisitPass, fence: ReadFence, streams: bool) -> Self {
-        if let Some(request) = &call.spread {
+        if let Some(request) = &call.spread_request {
             return PageSource::Buckets(request.clone());
         }
         let group = pass.group().and_then(|group| Some((group.clone(), group.location_bits()?)));
-        match (&call.of_group, group) {
+        match (&call.group_request, group) {
             (Some(request), Some((group, bits))) if streams && call.stage.part().is_none() => {
                 PageSource::Group(GroupSource {
                     request: request.clone(),
@@ -172,7 +172,7 @@ impl VisitPages {
                 fence.check(&self.node)?;
                 page
             }
-            PageSource::Group(source) => self.of_group(source, from, wanted).await,
+            PageSource::Group(source) => self.group_page(source, from, wanted).await,
             PageSource::Buckets(request) => self.of_buckets(request, from, wanted).await,
         }
     }
@@ -184,7 +184,7 @@ impl VisitPages {
     }
 
     /// A page of a group, from the node that has its documents now.
-    async fn of_group(
+    async fn group_page(
         &self,
         source: &GroupSource,
         from: Option<String>,
