@@ -52,7 +52,7 @@ impl DocumentSelection {
 }
 
 impl IdLiteral {
-    /// The id with the group; `None` if it is no id without a group.
+    /// The id with the group; `None` if it is not an id without a group.
     fn within(&self, group: &DocumentGroup) -> Option<String> {
         let (before, name) = self.text.split_once("::")?;
         let colons = before.matches(':').count();
