@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn few_elements_are_told_apart_like_many() {
+    fn few_elements_are_distinguished_like_many() {
         let few = [(0.0, 1), (-0.0, 2), (f64::NAN, 3), (f64::NAN, 4)]
             .map(|(number, weight)| (DocumentValue::Double(number), weight));
         let many: Vec<_> = few.iter().cycle().take(LINEAR_SEARCH_MAX + few.len()).cloned().collect();

@@ -502,7 +502,7 @@ fn what_is_written_while_a_group_is_dropped_stays() {
 }
 
 #[test]
-fn what_is_written_anew_is_outside_of_the_times_that_a_removal_is_about() {
+fn rewritten_documents_are_outside_of_the_times_of_a_removal() {
     let nodes = with_notes();
     let id = DocumentId::parse("id:notes:note:g=even:2").expect("an id");
     let fields = vec![(std::sync::Arc::from("stars"), FieldValue::Int(77))];

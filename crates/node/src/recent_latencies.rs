@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slowest_hundredth_is_told_once_and_about_right() {
+    fn the_99th_percentile_is_returned_once_and_about_right() {
         let recent = RecentLatencies::new();
         for us in [0, 1, 7, 1000, 40_000_000, u64::MAX] {
             recent.record(Duration::from_micros(us));

@@ -363,7 +363,7 @@ fn no_error_of_a_search_is_a_clients() {
 }
 
 #[test]
-fn a_deadline_that_has_passed_is_told() {
+fn a_passed_deadline_is_reported() {
     let mut plan = everything(&test_schema());
     plan.sorting = vec![by(SortBy::DocumentId, false)];
     let profile = Arc::new(CompiledProfile::compile(&plan.schema, "default").unwrap());

@@ -326,7 +326,7 @@ fn operations_that_are_refused_do_not_count_for_the_group_that_they_name() {
 }
 
 #[test]
-fn a_limit_is_told_in_the_words_of_each_interface() {
+fn each_interface_reports_a_limit_in_its_own_form() {
     let server = TestServer::with_notes();
     let key = create(&server, "slow", &["--deploy", "--rate-max", ONCE]);
     until_known(&server, &key);

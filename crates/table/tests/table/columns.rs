@@ -292,7 +292,7 @@ fn nulls_in_collections_are_left_out() {
 }
 
 #[test]
-fn a_refused_struct_is_told_by_its_member() {
+fn the_error_of_a_struct_names_its_member() {
     let people = array(person());
     let cases = [
         (
