@@ -413,7 +413,7 @@ impl ClusterView for ContentNode {
     }
 
     fn gauges(&self) -> Vec<MetricGauge> {
-        gauges::of(self)
+        gauges::all(self)
     }
 
     fn replication_times(&self) -> &LatencyHistogram {
