@@ -95,9 +95,9 @@ impl Store {
         self.inner.shared.set_layout(layout);
     }
 
-    /// Writes one document. `done` is called once the write is durable and visible to every later view, or has
-    /// failed: on a thread that other writes wait for, or on this one if the write is refused at once. So it
-    /// should only pass the answer on.
+    /// Writes one document. `done` is called once the write is durable and visible to every later view, or
+    /// has failed: on a thread that other writes wait for, or on this one if the write is refused at once. So
+    /// it should only pass the answer on.
     pub fn write(
         &self,
         write: DocumentWrite,
@@ -195,8 +195,8 @@ impl Store {
         view::view(&self.inner.shared, document_type, scope)
     }
 
-    /// The documents with these ids that are of this type, as they are now; only those in `buckets` if these
-    /// are given.
+    /// The documents with these ids that are of this type, as they are now; only those in the buckets
+    /// `within`, if these are given.
     ///
     /// Cost: reads the directories of the segments, and the ids of the chunks that can have one.
     ///
@@ -371,7 +371,7 @@ impl Store {
         sweep::sweep(self, visit, decide)
     }
 
-    /// Replaces the limits by which the store seals, merges and splits.
+    /// Replaces the limits that can change while the store is open.
     pub fn set_tuning(&self, tuning: StoreTuning) {
         self.inner.shared.set_tuning(tuning);
         self.inner.shared.alarm.ring();
