@@ -415,7 +415,7 @@ impl MachineDriver {
                     });
                 }
                 replica::KeeperEffect::Fetch { job, bucket, from, pull } => match self.fetches.get(&job) {
-                    Some(fetch) => fetch.go_on(),
+                    Some(fetch) => fetch.fetch_next(),
                     None => self.begin_fetch(job, bucket, from, pull),
                 },
                 replica::KeeperEffect::Install { job, .. } => self.install(job),
