@@ -119,14 +119,6 @@ impl SegmentImport {
             segment,
         })
     }
-
-    /// Ends the transfer, and adds the segment to the buckets.
-    ///
-    /// # Errors
-    /// Those of [`SegmentImport::arrive`] and [`ArrivedSegment::install`].
-    pub fn finish(self) -> Result<(), Error> {
-        self.arrive()?.install(None)
-    }
 }
 
 impl Drop for SegmentImport {
