@@ -72,7 +72,7 @@ pub(super) async fn update_where(
     request: Request,
 ) -> Result<Response, Error> {
     check_parameters(call)?;
-    let Some((namespace, document_type)) = documents.of.clone() else {
+    let Some((namespace, document_type)) = documents.namespace_and_type.clone() else {
         return Err(Error::BadRequest(
             "an update needs a document type: PUT to /document/v1/NAMESPACE/TYPE/docid/".to_owned(),
         ));

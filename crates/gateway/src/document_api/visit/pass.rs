@@ -66,7 +66,7 @@ impl VisitPass {
         let deployment = call.deployment()?;
         let parameters = &call.parameters;
         let cluster = parameters.get("cluster").map(|id| deployment.cluster(id)).transpose()?;
-        let document_type = documents.of.as_ref().map(|(_, document_type)| &**document_type);
+        let document_type = documents.namespace_and_type.as_ref().map(|(_, document_type)| &**document_type);
         let document_types = visited_types(&deployment, document_type, cluster)?;
         let is_global = is_global(call)?;
         let selection = permitted_selection(call, &deployment)?;
@@ -90,7 +90,7 @@ impl VisitPass {
             tombstones: parameters.flag("includeRemoves")?.unwrap_or(false),
             ..between(call, StoreVisit::all(&[]))?
         };
-        let namespace = documents.of.map(|(namespace, _)| namespace);
+        let namespace = documents.namespace_and_type.map(|(namespace, _)| namespace);
         let store = call.node.store(&call.permit, search::wanted_groups(&visit.scope)).clone();
         let implied_group = call.implied_group().cloned();
         Ok(VisitPass { deployment, store, visit, group, namespace, selection, implied_group, is_part })
