@@ -381,7 +381,7 @@ impl ServeArguments {
             listen: given.listen.unwrap_or(defaults.listen),
             config_listen: given.config_listen.unwrap_or(defaults.config_listen),
             insecure: given.insecure.unwrap_or(false),
-            is_closed: credentials.is_given(),
+            is_closed: credentials.are_required(),
         };
         listening.check()?;
         let hosts = given.hosts()?;

@@ -310,7 +310,7 @@ impl PreparedQuery {
         loop {
             let narrowed = node.narrow(plan, within, first);
             let narrowed = match node.cluster().view()? {
-                Some(cluster) => narrowed.map_err(|error| named(error, cluster))?,
+                Some(cluster) => narrowed.map_err(|error| with_node(error, cluster))?,
                 None => narrowed?,
             };
             let Some(narrowed) = narrowed.filter(|_| node.paths().is_fast()) else {
@@ -569,7 +569,7 @@ fn common(part: NarrowedPart, scope: &ViewScope) -> NarrowedPart {
 }
 
 /// Adds the node to the error of an index that is not ready there.
-fn named(error: Error, cluster: &dyn ClusterView) -> Error {
+fn with_node(error: Error, cluster: &dyn ClusterView) -> Error {
     let node = cluster.own().key;
     match error {
         Error::IndexNotReady(reason) | Error::Conflict(reason) => {

@@ -88,7 +88,7 @@ impl VisitPass {
             wanted: PAGE,
             filter,
             tombstones: parameters.flag("includeRemoves")?.unwrap_or(false),
-            ..between(call, StoreVisit::all(&[]))?
+            ..with_timestamps(call, StoreVisit::all(&[]))?
         };
         let namespace = documents.namespace_and_type.map(|(namespace, _)| namespace);
         let store = call.node.store(&call.permit, search::wanted_groups(&visit.scope)).clone();
@@ -405,7 +405,7 @@ fn within(bucket: Option<BucketId>, scope: ViewScope) -> ViewScope {
 }
 
 /// Parses `fromTimestamp` (inclusive) and `toTimestamp` (exclusive; 0 stands for no end).
-fn between(call: &DocumentCall, visit: StoreVisit) -> Result<StoreVisit, Error> {
+fn with_timestamps(call: &DocumentCall, visit: StoreVisit) -> Result<StoreVisit, Error> {
     let from = call.parameters.number("fromTimestamp", 0, u64::MAX)?.unwrap_or(0);
     let to = call.parameters.number("toTimestamp", 0, u64::MAX)?.unwrap_or(0);
     if to != 0 && to < from {
