@@ -41,10 +41,10 @@ fn draw(bucket: u32, member: u32) -> u32 {
 }
 
 /// Number of draws computed at once; a multiple of every vector register's lanes.
-pub(crate) const TOGETHER: usize = 64;
+pub(crate) const DRAWS_PER_BATCH: usize = 64;
 
-/// Draws of up to [`TOGETHER`] members for a bucket; returns the highest.
-pub(crate) fn draw_all(bucket: u32, members: &[u32], draws: &mut [u32; TOGETHER]) -> u32 {
+/// Draws of up to [`DRAWS_PER_BATCH`] members for a bucket; returns the highest.
+pub(crate) fn draw_all(bucket: u32, members: &[u32], draws: &mut [u32; DRAWS_PER_BATCH]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") {
@@ -61,19 +61,19 @@ pub(crate) fn draw_all(bucket: u32, members: &[u32], draws: &mut [u32; TOGETHER]
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn draw_all_avx512(bucket: u32, members: &[u32], draws: &mut [u32; TOGETHER]) -> u32 {
+fn draw_all_avx512(bucket: u32, members: &[u32], draws: &mut [u32; DRAWS_PER_BATCH]) -> u32 {
     draw_all_plain(bucket, members, draws)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn draw_all_avx2(bucket: u32, members: &[u32], draws: &mut [u32; TOGETHER]) -> u32 {
+fn draw_all_avx2(bucket: u32, members: &[u32], draws: &mut [u32; DRAWS_PER_BATCH]) -> u32 {
     draw_all_plain(bucket, members, draws)
 }
 
 /// Common body of all forms. With fewer members, the excess draws are meaningless.
 #[inline(always)]
-fn draw_all_plain(bucket: u32, members: &[u32], draws: &mut [u32; TOGETHER]) -> u32 {
+fn draw_all_plain(bucket: u32, members: &[u32], draws: &mut [u32; DRAWS_PER_BATCH]) -> u32 {
     draws.iter_mut().zip(members).for_each(|(slot, member)| *slot = draw(bucket, *member));
     draws.iter().take(members.len()).fold(0, |highest, draw| highest.max(*draw))
 }

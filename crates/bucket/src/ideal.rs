@@ -1,5 +1,5 @@
 use crate::BucketId;
-use crate::draw::{self, TOGETHER};
+use crate::draw::{self, DRAWS_PER_BATCH};
 use crate::topology::{GroupMembers, NodeGroup, TopologyNode};
 
 /// Assignment of buckets to nodes, for a set of available nodes.
@@ -126,8 +126,8 @@ impl DrawCandidates {
         let mut best: Vec<(f64, usize)> = Vec::with_capacity(count + 1);
         // Draws below this can no longer be among the best, with any capacity.
         let mut least = 0;
-        let mut draws = [0; TOGETHER];
-        for (chunk, members) in self.members.chunks(TOGETHER).enumerate() {
+        let mut draws = [0; DRAWS_PER_BATCH];
+        for (chunk, members) in self.members.chunks(DRAWS_PER_BATCH).enumerate() {
             if draw::draw_all(bucket, members, &mut draws) < least {
                 continue;
             }
@@ -135,7 +135,7 @@ impl DrawCandidates {
                 if *draw < least {
                     continue;
                 }
-                let member = chunk * TOGETHER + place;
+                let member = chunk * DRAWS_PER_BATCH + place;
                 let score = draw::score(*draw, self.capacities[member]);
                 let rank = best.iter().take_while(|(better, _)| *better >= score).count();
                 if rank < count {

@@ -1,11 +1,11 @@
-//! The state that all nodes of a cluster agree on, and what nodes say to each other about their replicas.
+//! The state that all nodes of a cluster agree on, and the messages between nodes about their replicas.
 //!
-//! A [`ClusterState`] is the only thing that all nodes agree on: the nodes, what each may do now, and the
-//! placement of buckets. It has a version, and a node that has seen one refuses everything older. The owner
+//! A [`ClusterState`] has the nodes with the state of each, and the placement of buckets. Nothing else is
+//! agreed on. It has a version, and a node that has seen one refuses messages with an older one. The owner
 //! of a bucket, and the nodes that should have a replica, are computed from it.
 //!
-//! A [`controller::Controller`] makes the states, one after another. A [`NodeRequest`] is what the owner of a
-//! bucket asks of a node with a replica, a [`NodeReply`] the answer; crate `replication` has both sides. A
+//! A [`controller::Controller`] makes the states, one after another. A [`NodeRequest`] goes from the owner of
+//! a bucket to a node with a replica, a [`NodeReply`] back; crate `replication` has both sides. A
 //! [`reindexing::Reindexer`] decides on a node's part when all documents of a type are to be indexed again.
 //!
 //! Everything here is values and functions of them: no I/O, no threads, no clock. Outgoing and incoming

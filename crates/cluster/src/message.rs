@@ -291,7 +291,7 @@ pub enum NodeFailure {
 
 impl NodeFailure {
     /// The same failure, with the name of its node.
-    pub fn of(self, node: &str) -> Self {
+    pub fn at_node(self, node: &str) -> Self {
         match self {
             NodeFailure::DiskFull { reason } => {
                 NodeFailure::DiskFull { reason: format!("node {node}: {reason}") }

@@ -1,8 +1,8 @@
 //! The bytes of messages between the nodes of a cluster, from protocol 2 on: their `serde` form in postcard.
 //!
 //! Fields and variants are identified by their order, so that a message takes little more than its own bytes.
-//! For the same reason a message type cannot have fields that are left out (`skip_serializing_if`), that
-//! are flattened, or whose type the bytes tell (`untagged`), and a later protocol adds variants, not fields.
+//! Therefore a message type cannot have fields that are left out (`skip_serializing_if`), flattened, or
+//! untagged (a reader would have to try its variants), and a later protocol adds variants, not fields.
 //!
 //! Lengths are checked against the rest of the message before memory is allocated for them. Postcard does
 //! not bound nesting: a message type that contains itself bounds its own depth.

@@ -22,7 +22,7 @@ const ZSTD_SKIPPED: [u8; 3] = [0x2a, 0x4d, 0x18];
 const FIRST_BYTES: usize = 6;
 
 /// First bytes of inputs that are not texts, and what they are.
-const OTHER_FORMS: [(&[u8], &str); 6] = [
+const BINARY_FORMATS: [(&[u8], &str); 6] = [
     (b"PAR1", TABLE),
     (b"ARROW1", TABLE),
     (&[0xff; 4], TABLE),
@@ -94,7 +94,7 @@ fn unpacked(mut bytes: impl Read + Send + 'static) -> io::Result<UnpackedInput> 
     let is_gzip = first.starts_with(&GZIP);
     let is_zstd = first.starts_with(&ZSTD)
         || matches!(&*first, [0x50..=0x5f, rest @ ..] if rest.starts_with(&ZSTD_SKIPPED));
-    let other_form = OTHER_FORMS.iter().find(|(form, _)| first.starts_with(form)).map(|(_, form)| *form);
+    let other_form = BINARY_FORMATS.iter().find(|(form, _)| first.starts_with(form)).map(|(_, form)| *form);
     let all = Cursor::new(first).chain(bytes);
     let stream: Box<dyn Read + Send> = match (is_gzip, is_zstd) {
         (true, _) => Box::new(MultiGzDecoder::new(all)),

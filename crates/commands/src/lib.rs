@@ -1,4 +1,4 @@
-//! Commands of the program `millrace`, except `serve`: what can be done with a node from a command line.
+//! Commands of the program `millrace`, except `serve`.
 //!
 //! [`parse`] reads the command line, [`run`] runs a command. Most commands are requests to a node by
 //! `millrace_client`, and show its answers; `doctor`, `token` and `snapshot` also work on a data directory.

@@ -12,7 +12,7 @@ use millrace_replication::distributor::{DocumentChange, DurableWrite, RequestErr
 use crate::machine::{MachineDriver, MachineInput, MachineWrite, OwnerWriteCallback, ReplyTo};
 
 /// Delay before a node that does not own the bucket is asked again: it may not have received the state yet.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Maximum time after which the previous owner gives up; this one needs no longer.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ pub(crate) struct HandedOverWrite {
 
 impl MachineDriver {
     /// Asks the owner to complete it, as soon as there is one.
-    pub(crate) fn finish_elsewhere(
+    pub(crate) fn finish_at_owner(
         &self,
         owner: Option<NodeKey>,
         version: ClusterVersion,
@@ -55,11 +55,11 @@ impl MachineDriver {
                 done(Ok(DurableWrite { timestamp, existed: None, changed: true, replicas }));
             }
             Some(NodeResponse::Failed(NodeFailure::Differs)) => done(Err(RequestError::Overtaken)),
-            _ if Instant::now() + AGAIN >= deadline => done(Err(RequestError::Unknown)),
+            _ if Instant::now() + RETRY_PAUSE >= deadline => done(Err(RequestError::Unknown)),
             _ => {
                 let inputs = self.inputs.clone();
                 self.parts.runtime.spawn(async move {
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(RETRY_PAUSE).await;
                     // By the newest state, this node determines the owner of the bucket, possibly itself. The
                     // machine may have stopped.
                     let write = MachineWrite { change: DocumentChange::Finish(unfinished), done };
@@ -92,6 +92,6 @@ impl MachineDriver {
             reply(NodeReply { version, response });
         });
         let write = MachineWrite { change: DocumentChange::Finish(unfinished), done };
-        self.take(MachineInput::Write { write, deadline: Instant::now() + FINISH_TIMEOUT });
+        self.apply(MachineInput::Write { write, deadline: Instant::now() + FINISH_TIMEOUT });
     }
 }

@@ -1,18 +1,29 @@
 //! Metrics of a node's part in the cluster, under the names of Vespa's metrics.
 
-use millrace_cluster::{ClusterState, NodeState};
+use millrace_cluster::NodeState;
 use millrace_node::cluster::MetricGauge;
+use millrace_replication::distributor::DistributorMetrics;
 
 use crate::ContentNode;
 
 /// All current metrics.
-pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
+pub(crate) fn all(node: &ContentNode) -> Vec<MetricGauge> {
     let metrics = node.metrics();
-    let (incoming, throttle) = (node.incoming(), node.throttle());
-    let copying_in: u64 = incoming.iter().map(|transfer| transfer.buckets()).sum();
-    let level = |name, description, value: u64| MetricGauge::new(name, description, value as f64);
-    let ended = metrics.ended;
-    let mut gauges = vec![
+    let mut gauges = ideal_state_gauges(node, &metrics);
+    gauges.extend(operation_gauges(&metrics));
+    gauges.extend(traffic_gauges(node, &metrics));
+    gauges.extend(controller_gauges(node));
+    gauges
+}
+
+fn level(name: &'static str, description: &'static str, value: u64) -> MetricGauge {
+    MetricGauge::new(name, description, value as f64)
+}
+
+/// Buckets that this node owns, by the difference between their replicas and their ideal state.
+fn ideal_state_gauges(node: &ContentNode, metrics: &DistributorMetrics) -> Vec<MetricGauge> {
+    let copying_in: u64 = node.incoming().iter().map(|transfer| transfer.buckets()).sum();
+    vec![
         level(
             "vds.idealstate.idealstate_diff",
             "Replicas to be created, filled or deleted until the buckets that this node owns are in their ideal state",
@@ -50,6 +61,13 @@ pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
             "Replicas that other nodes fetch from this one",
             node.leaving(),
         ),
+    ]
+}
+
+/// Operations on these buckets: those that wait, those that run, and those that have ended.
+fn operation_gauges(metrics: &DistributorMetrics) -> Vec<MetricGauge> {
+    let ended = metrics.ended;
+    vec![
         level(
             "vds.idealstate.merge_bucket.pending",
             "Merges that wait for capacity of their nodes",
@@ -87,6 +105,13 @@ pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
             ended.deletions_failed,
         ),
         level("millrace.cluster.operations", "Operations on buckets that run", metrics.running),
+    ]
+}
+
+/// Requests and transfers between nodes.
+fn traffic_gauges(node: &ContentNode, metrics: &DistributorMetrics) -> Vec<MetricGauge> {
+    let throttle = node.throttle();
+    vec![
         level("millrace.cluster.requests", "Clients' operations that this node orders now", metrics.requests),
         MetricGauge::counted(
             "millrace.peer.requests",
@@ -113,24 +138,19 @@ pub(crate) fn of(node: &ContentNode) -> Vec<MetricGauge> {
             "Limit of the bytes that it sends and receives in a second, so that requests do not slow down; 0: no limit",
             throttle.limit().unwrap_or(0),
         ),
-    ];
-    gauges.extend(of_controller(node));
-    gauges
+    ]
 }
 
 /// Metrics of the cluster controller. Only the leading one reports nodes, so that a sum over all nodes counts
 /// each once.
-fn of_controller(node: &ContentNode) -> Vec<MetricGauge> {
-    let level = |name, description, value: usize| MetricGauge::new(name, description, value as f64);
+fn controller_gauges(node: &ContentNode) -> Vec<MetricGauge> {
     let state = node.membership().states().borrow().clone();
     let leads = node.leads();
-    let mut gauges = vec![level(
-        "cluster-controller.is-master",
-        "Whether this node leads the cluster",
-        usize::from(leads),
-    )];
+    let mut gauges =
+        vec![level("cluster-controller.is-master", "Whether this node leads the cluster", u64::from(leads))];
     let Some(state) = state.filter(|_| leads) else { return gauges };
-    let count = |of: NodeState| in_state(&state, of);
+    let count =
+        |expected: NodeState| state.nodes().values().filter(|entry| entry.state == expected).count() as u64;
     gauges.extend([
         level("cluster-controller.up.count", "Nodes that are up", count(NodeState::Up)),
         level(
@@ -151,8 +171,4 @@ fn of_controller(node: &ContentNode) -> Vec<MetricGauge> {
         ),
     ]);
     gauges
-}
-
-fn in_state(state: &ClusterState, of: NodeState) -> usize {
-    state.nodes().values().filter(|node| node.state == of).count()
 }

@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// Maximum number of groups that a node reports at a time: its registration has little space. When these are
 /// divided, others follow.
-const TOLD_MAX: usize = 64;
+const REPORTED_GROUPS_MAX: usize = 64;
 
 /// Number of parts (as a power of two) into which a group is divided when it gets too large. A query takes as
 /// long as the node with the most parts: with 512 parts four nodes are 0.95 times as fast as with an even
@@ -31,7 +31,9 @@ pub(crate) async fn watch(replicas: Arc<StoreReplicas>, membership: ClusterMembe
         interval.tick().await;
         let looking = Arc::clone(&replicas);
         let Some(state) = membership.states().borrow().clone() else { continue };
-        let look = move || looking.store().too_large(TOLD_MAX, |bucket| state.spread().can_divide(bucket));
+        let look = move || {
+            looking.store().too_large(REPORTED_GROUPS_MAX, |bucket| state.spread().can_divide(bucket))
+        };
         match tokio::task::spawn_blocking(look).await {
             Ok(Ok(groups)) => membership.too_large(wanted(groups)),
             Ok(Err(error)) => tracing::warn!(%error, "the groups that are too large could not be determined"),

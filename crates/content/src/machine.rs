@@ -180,9 +180,9 @@ impl ContentMachine {
     }
 
     /// Calls a function with the distributor.
-    pub(crate) fn ask<T>(&self, ask: impl FnOnce(&mut Distributor, MachineTime) -> T) -> T {
+    pub(crate) fn with_distributor<T>(&self, call: impl FnOnce(&mut Distributor, MachineTime) -> T) -> T {
         let now = now(self.base);
-        ask(&mut self.distributor.lock(), now)
+        call(&mut self.distributor.lock(), now)
     }
 
     /// Transfers to this node.
@@ -268,7 +268,7 @@ impl MachineDriver {
                 if matches!(input, MachineInput::Stop) {
                     return;
                 }
-                self.take(input);
+                self.apply(input);
             }
             self.drive_keeper([]);
             let mut effects = Vec::new();
@@ -291,7 +291,8 @@ impl MachineDriver {
         self.distributor.lock()
     }
 
-    pub(crate) fn take(&mut self, input: MachineInput) {
+    /// Applies an input to both state machines, and executes their effects.
+    pub(crate) fn apply(&mut self, input: MachineInput) {
         match input {
             MachineInput::State(state) => {
                 let peers: HashSet<PeerAddress> =
@@ -335,10 +336,10 @@ impl MachineDriver {
             MachineInput::Decided { decision, outcome } => {
                 self.events.push(DistributorEvent::Decided { decision, outcome })
             }
-            MachineInput::Done { job, response } => self.done(job, response),
+            MachineInput::Done { job, response } => self.job_done(job, response),
             MachineInput::Installed { responses } => {
                 self.installing.done();
-                responses.into_iter().for_each(|(job, response)| self.done(job, response));
+                responses.into_iter().for_each(|(job, response)| self.job_done(job, response));
                 self.install_next();
             }
             MachineInput::Fetched { job, outcome } => self.fetched(job, outcome),
@@ -367,7 +368,7 @@ impl MachineDriver {
         self.drive_keeper([replica::KeeperEvent::Request { call, fence, request }]);
     }
 
-    fn done(&mut self, job: KeeperJob, response: NodeResponse) {
+    fn job_done(&mut self, job: KeeperJob, response: NodeResponse) {
         if matches!(response, NodeResponse::Failed(_)) {
             // A fetch whose part could not be installed is not continued.
             self.fetches.remove(&job);
@@ -414,7 +415,7 @@ impl MachineDriver {
                     });
                 }
                 replica::KeeperEffect::Fetch { job, bucket, from, pull } => match self.fetches.get(&job) {
-                    Some(fetch) => fetch.go_on(),
+                    Some(fetch) => fetch.fetch_next(),
                     None => self.begin_fetch(job, bucket, from, pull),
                 },
                 replica::KeeperEffect::Install { job, .. } => self.install(job),
@@ -531,7 +532,7 @@ impl MachineDriver {
                 match outcome {
                     Err(RequestError::Moved { owner, version, unfinished: Some(unfinished) }) => {
                         let finishing = HandedOverWrite { unfinished, deadline, done };
-                        self.finish_elsewhere(owner, version, finishing);
+                        self.finish_at_owner(owner, version, finishing);
                     }
                     outcome => done(outcome),
                 }

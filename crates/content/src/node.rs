@@ -144,7 +144,7 @@ impl ContentNode {
 
     /// Makes the timestamps of later writes greater than this one.
     pub fn observe(&self, seen: Timestamp) {
-        self.machine.ask(|distributor, _| distributor.observe(seen));
+        self.machine.with_distributor(|distributor, _| distributor.observe(seen));
     }
 
     /// This node's key.
@@ -154,12 +154,12 @@ impl ContentNode {
 
     /// Metrics of the buckets that this node owns: their distance from the ideal state.
     pub fn metrics(&self) -> distributor::DistributorMetrics {
-        self.machine.ask(|distributor, _| distributor.metrics())
+        self.machine.with_distributor(|distributor, _| distributor.metrics())
     }
 
     /// Operations, running and waiting, on the buckets that this node owns.
     pub fn operations(&self) -> Vec<distributor::OperationView> {
-        self.machine.ask(|distributor, _| distributor.operations())
+        self.machine.with_distributor(|distributor, _| distributor.operations())
     }
 
     /// Transfers to this node.
@@ -184,7 +184,7 @@ impl ContentNode {
 
     /// Version of the cluster state that it acts by, and true if that is confirmed to be the newest.
     pub fn acting_version(&self) -> (ClusterVersion, bool) {
-        self.machine.ask(|distributor, now| {
+        self.machine.with_distributor(|distributor, now| {
             (distributor.version().unwrap_or_default(), distributor.is_confirmed(now.monotonic))
         })
     }
@@ -368,7 +368,7 @@ impl ClusterView for ContentNode {
             return Err(ClusterError::unavailable(NO_SUCH_BUCKET));
         }
         let preference = ReaderPreference::new(&state, near, self.me);
-        let found = self.machine.ask(|distributor, now| {
+        let found = self.machine.with_distributor(|distributor, now| {
             let mut found = Vec::with_capacity(buckets.len());
             for bucket in buckets {
                 let (nodes, full, soon) = match distributor.route(bucket, now) {
@@ -394,18 +394,18 @@ impl ClusterView for ContentNode {
     }
 
     fn holders(&self, bucket: BucketId) -> Result<BucketHolders, ClusterError> {
-        let found = self.machine.ask(|distributor, now| distributor.holders(bucket, now));
+        let found = self.machine.with_distributor(|distributor, now| distributor.holders(bucket, now));
         found.map_err(|_| ClusterError::unavailable("the owner does not know yet who has the documents"))
     }
 
     fn oldest_writes(&self) -> BTreeMap<BucketId, Timestamp> {
-        self.machine.ask(|distributor, _| distributor.oldest_writes())
+        self.machine.with_distributor(|distributor, _| distributor.oldest_writes())
     }
 
     fn confirms(&self, version: ClusterVersion) -> bool {
         // The newest known state may not have reached the distributor yet, and the store may act by it.
         self.state().is_ok_and(|state| state.version() == version)
-            && self.machine.ask(|distributor, now| distributor.confirms(version, now))
+            && self.machine.with_distributor(|distributor, now| distributor.confirms(version, now))
     }
 
     fn holds(&self, bucket: BucketId) -> bool {
@@ -413,7 +413,7 @@ impl ClusterView for ContentNode {
     }
 
     fn gauges(&self) -> Vec<MetricGauge> {
-        gauges::of(self)
+        gauges::all(self)
     }
 
     fn replication_times(&self) -> &LatencyHistogram {
@@ -451,7 +451,8 @@ impl ClusterView for ContentNode {
         part: Option<BucketId>,
     ) -> Result<DropHorizon, ClusterError> {
         let bucket = self.dropped_bucket(group, part)?;
-        let horizon = self.machine.ask(|distributor, now| distributor.drop_horizon(bucket, group, now));
+        let horizon =
+            self.machine.with_distributor(|distributor, now| distributor.drop_horizon(bucket, group, now));
         horizon.map_err(|error| ClusterError::Unavailable(refused(error).to_string()))
     }
 

@@ -20,7 +20,7 @@ use crate::sessions::FetchSessions;
 use crate::storage::{self, StoreReplicas};
 
 /// Number of documents that are fetched at a time.
-const BODIES: usize = 256;
+const DOCUMENTS_PER_REQUEST: usize = 256;
 
 /// A part that has arrived and is not installed.
 pub(crate) enum FetchedPart {
@@ -75,11 +75,11 @@ pub(crate) struct WantedReplica {
 
 impl FetchHandle {
     /// Fetches the next part, once the last one has been installed.
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn fetch_next(&self) {
         match self {
             FetchHandle::Whole { callback, .. } => callback(Ok(None)),
             // A fetch that has ended has reported so.
-            FetchHandle::Missing(go_on) => drop(go_on.send(())),
+            FetchHandle::Missing(next_wanted) => drop(next_wanted.send(())),
         }
     }
 }
@@ -113,12 +113,12 @@ impl NodeFetches {
     /// Begins a fetch; reports when the first part is there.
     pub(crate) fn begin(&self, wanted: WantedReplica, callback: Arc<FetchCallback>) -> FetchHandle {
         if wanted.pull == PullMode::Whole {
-            let callback_of_session = Arc::clone(&callback);
-            let live = self.sessions.fetch(wanted.from, &wanted.peer, wanted.bucket, callback_of_session);
+            let session_callback = Arc::clone(&callback);
+            let live = self.sessions.fetch(wanted.from, &wanted.peer, wanted.bucket, session_callback);
             return FetchHandle::Whole { callback, _wanted: live };
         }
-        let (go_on, wait) = mpsc::channel();
-        let of_caller = Arc::clone(&callback);
+        let (next_wanted, wait) = mpsc::channel();
+        let failed = Arc::clone(&callback);
         let missing = MissingVersions {
             bucket: wanted.bucket,
             peer: wanted.peer,
@@ -130,9 +130,9 @@ impl NodeFetches {
             wait,
         };
         if let Err(error) = spawn_fetch(move || missing.run()) {
-            of_caller(Err(no_thread(&error)));
+            failed(Err(no_thread_failure(&error)));
         }
-        FetchHandle::Missing(go_on)
+        FetchHandle::Missing(next_wanted)
     }
 
     /// Incoming transfers of this node.
@@ -153,12 +153,12 @@ pub(crate) fn spawn_fetch(run: impl FnOnce() + Send + 'static) -> std::io::Resul
 }
 
 /// Failure to start a thread.
-pub(crate) fn no_thread(error: &std::io::Error) -> NodeFailure {
-    NodeFailure::Storage { reason: format!("a thread for a transfer cannot be had: {error}") }
+pub(crate) fn no_thread_failure(error: &std::io::Error) -> NodeFailure {
+    NodeFailure::Storage { reason: format!("start a thread for a transfer: {error}") }
 }
 
 /// Failure of a fetch that panicked.
-pub(crate) fn broke_off() -> NodeFailure {
+pub(crate) fn fetch_panicked() -> NodeFailure {
     NodeFailure::Storage { reason: "a transfer failed; see the log".to_owned() }
 }
 
@@ -200,7 +200,7 @@ impl MissingVersions {
             Ok(Ok(())) => (self.callback)(Ok(None)),
             Ok(Err(FetchEnd::Failed(failure))) => (self.callback)(Err(failure)),
             Ok(Err(FetchEnd::Cancelled)) => {}
-            Err(_) => (self.callback)(Err(broke_off())),
+            Err(_) => (self.callback)(Err(fetch_panicked())),
         }
     }
 
@@ -257,7 +257,7 @@ impl MissingVersions {
                     lacking.push(version.id);
                 }
             }
-            for ids in lacking.chunks(BODIES) {
+            for ids in lacking.chunks(DOCUMENTS_PER_REQUEST) {
                 self.bodies(&mut bulk, ids)?;
             }
             after = page.after;

@@ -128,7 +128,7 @@ impl ReceiveRequest<'_> {
         let heads = bulk.export(self.buckets)?;
         let is_done =
             |head: &ParcelHead| head.identity.is_some_and(|identity| progress.done.contains(&identity));
-        let coming: Vec<AnnouncedParcel> = heads
+        let announced: Vec<AnnouncedParcel> = heads
             .iter()
             .enumerate()
             .filter(|(_, head)| !is_done(head))
@@ -137,21 +137,22 @@ impl ReceiveRequest<'_> {
                 identity: head.identity,
                 shares: self.shares(head),
             })
-            .filter(|coming| !coming.shares.is_empty())
+            .filter(|parcel| !parcel.shares.is_empty())
             .collect();
         let bytes = |head: &ParcelHead| {
             head.bytes.unwrap_or_else(|| head.shares.iter().map(|(_, bytes, _)| bytes).sum())
         };
         self.transfer.set_total(heads.iter().map(bytes).sum());
-        let plan: Vec<_> = coming.iter().map(|coming| (coming.identity, &coming.shares[..])).collect();
+        let plan: Vec<_> = announced.iter().map(|parcel| (parcel.identity, &parcel.shares[..])).collect();
         listener.planned(&plan);
         let part = progress.part.take();
         let (steps, queue) = mpsc::sync_channel(PIECES);
         let (spare, spares) = mpsc::channel();
+        let writer = ReceiveWriter { steps, spares };
         let (read, written) = thread::scope(|scope| {
             let writing = scope.spawn(move || write(&queue, &spare, progress, listener));
-            let read = self.read(&mut bulk, &coming, part, &steps, &spares, listener);
-            drop(steps);
+            let read = self.read(&mut bulk, &announced, part, &writer, listener);
+            drop(writer);
             (read, writing.join())
         });
         match written {
@@ -180,32 +181,33 @@ impl ReceiveRequest<'_> {
     fn read(
         &self,
         bulk: &mut TransferConnection,
-        coming: &[AnnouncedParcel],
+        announced: &[AnnouncedParcel],
         mut part: Option<(u64, SegmentImport)>,
-        steps: &SyncSender<ReceiveStep>,
-        spares: &Receiver<Vec<u8>>,
+        writer: &ReceiveWriter,
         listener: &dyn ReceiveListener,
     ) -> Result<(), ReceiveEnd> {
         // If the other thread has ended, it reports the reason.
-        let send = |step| steps.send(step).map_err(|_| ReceiveEnd::Cancelled);
-        let begun =
-            |of: &AnnouncedParcel| part.as_ref().filter(|(identity, _)| of.identity == Some(*identity));
+        let send = |step| writer.steps.send(step).map_err(|_| ReceiveEnd::Cancelled);
+        let begun = |parcel: &AnnouncedParcel| {
+            part.as_ref().filter(|(identity, _)| parcel.identity == Some(*identity))
+        };
         let from: Vec<u64> =
-            coming.iter().map(|of| begun(of).map_or(0, |(_, import)| import.bytes())).collect();
-        for (at, of) in coming.iter().enumerate() {
-            for asked in if at == 0 { 0..2 } else { at + 1..at + 2 } {
-                if let Some(next) = coming.get(asked) {
-                    bulk.request(next.place, from[asked])?;
+            announced.iter().map(|parcel| begun(parcel).map_or(0, |(_, import)| import.bytes())).collect();
+        for (number, parcel) in announced.iter().enumerate() {
+            // The next parcel is requested while this one is received.
+            for requested in if number == 0 { 0..2 } else { number + 1..number + 2 } {
+                if let Some(next) = announced.get(requested) {
+                    bulk.request(next.place, from[requested])?;
                 }
             }
             let outline = bulk.outline()?;
-            let import = match part.take_if(|(identity, _)| of.identity == Some(*identity)) {
+            let import = match part.take_if(|(identity, _)| parcel.identity == Some(*identity)) {
                 Some((_, import)) => import,
-                None => self.store.import(&of.shares, outline)?,
+                None => self.store.import(&parcel.shares, outline)?,
             };
-            send(ReceiveStep::Begin(of.identity, import))?;
+            send(ReceiveStep::Begin(parcel.identity, import))?;
             loop {
-                let mut piece = spares.try_recv().unwrap_or_default();
+                let mut piece = writer.spares.try_recv().unwrap_or_default();
                 if !bulk.piece(&mut piece)? {
                     break;
                 }
@@ -220,6 +222,12 @@ impl ReceiveRequest<'_> {
         }
         Ok(())
     }
+}
+
+/// The thread that writes what is read: steps go to it, and the buffers of written pieces come back.
+struct ReceiveWriter {
+    steps: SyncSender<ReceiveStep>,
+    spares: Receiver<Vec<u8>>,
 }
 
 /// A requested parcel.

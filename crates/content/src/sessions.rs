@@ -18,7 +18,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::TransferThrottle;
 use crate::incoming::{IncomingTransfer, IncomingTransfers};
-use crate::pull::{FetchCallback, FetchedPart, FetchedReplica, broke_off, no_thread, spawn_fetch};
+use crate::pull::{
+    FetchCallback, FetchedPart, FetchedReplica, fetch_panicked, no_thread_failure, spawn_fetch,
+};
 use crate::receive::{ReceiveEnd, ReceiveListener, ReceiveRequest};
 use crate::storage::{self, StoreReplicas};
 
@@ -81,7 +83,7 @@ impl FetchSessions {
         let (sessions, to) = (Arc::clone(self), peer.clone());
         if let Err(error) = spawn_fetch(move || sessions.run(from, &to)) {
             let lost = self.lock().remove(peer).unwrap_or_default();
-            lost.iter().for_each(|wanted| (wanted.callback)(Err(no_thread(&error))));
+            lost.iter().for_each(|wanted| (wanted.callback)(Err(no_thread_failure(&error))));
         }
         live
     }
@@ -159,7 +161,7 @@ impl FetchSessions {
             Ok(Err(ReceiveEnd::Cancelled)) => Some(NodeFailure::Interrupted),
             Ok(Err(ReceiveEnd::Failed(failure))) => Some(failure),
             Ok(Err(ReceiveEnd::Broken(error))) => Some(NodeFailure::Storage { reason: error.to_string() }),
-            Err(_) => Some(broke_off()),
+            Err(_) => Some(fetch_panicked()),
         };
         let left = session.wanted.into_inner();
         for wanted in left {

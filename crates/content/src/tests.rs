@@ -160,7 +160,7 @@ impl ModelledNode {
         let fetch = fetches.begin(wanted, Arc::new(tell));
         while let Some(part) = parts.recv().expect("it tells how it ends").expect("it can be fetched") {
             part.install(self.replicas.store()).expect("it can be taken in");
-            fetch.go_on();
+            fetch.fetch_next();
         }
         let known = self.model.listing(bucket, None).unwrap_or_default();
         let rows = source.model.listing(bucket, Some(&known)).unwrap_or_default();

@@ -36,7 +36,7 @@ struct EmbeddedShared {
 }
 
 /// Pause after a failure of the disk.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A thread that panicked while it held the lock left a consistent state: it is replaced in one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -116,7 +116,7 @@ async fn expire(shared: Weak<EmbeddedShared>, lease: LeaseId) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::error!(%error, "the end of a lease could not be kept on disk");
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
             Err(_) => return,
         }

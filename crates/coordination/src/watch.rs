@@ -9,7 +9,7 @@ use crate::{Coordination, Error, KeyChange, KeyChanges, KeyEntry, KeyOperation, 
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Maximum delay of changes that are known to have been made.
-const SOON: Duration = Duration::from_secs(1);
+const CATCH_UP_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// Pause after a failure; it doubles up to the second number.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -112,7 +112,7 @@ impl PrefixWatch {
             (self.missing, self.broken, self.changes) = (missing, false, Some(stream));
         }
         let Some(stream) = &mut self.changes else { return Ok(None) };
-        let limit = if self.missing.is_empty() { QUIET } else { SOON };
+        let limit = if self.missing.is_empty() { QUIET } else { CATCH_UP_DELAY_MAX };
         match tokio::time::timeout(limit, stream.next()).await {
             Ok(Ok(changes)) => Ok(Some(self.take(changes))),
             Ok(Err(error)) => self.after(error).await,

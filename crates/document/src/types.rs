@@ -101,7 +101,7 @@ impl StructType {
 }
 
 /// Number of fields of which a look at each takes less time than a hash of a name.
-const FEW_FIELDS: usize = 8;
+const LINEAR_SEARCH_MAX: usize = 8;
 
 /// A document type: a name and the fields that feeds may set, inherited ones included.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl DocumentType {
 
     /// The field with this name.
     pub fn field(&self, name: &str) -> Option<&DocumentField> {
-        if self.fields.len() <= FEW_FIELDS {
+        if self.fields.len() <= LINEAR_SEARCH_MAX {
             return self.fields.iter().rev().find(|field| *field.name == *name);
         }
         self.by_name.get(name).map(|&index| &self.fields[index])

@@ -436,7 +436,7 @@ impl ArithmeticOperator {
 
 /// Number of elements in an update that are compared with each of the value, instead of being looked up by
 /// their bytes.
-const FEW: usize = 16;
+const LINEAR_SEARCH_MAX: usize = 16;
 
 /// True for elements and keys with the same bytes, by which many are looked up: zero has two signs, and what
 /// is not a number equals itself.
@@ -450,7 +450,7 @@ fn is_same(one: &DocumentValue, other: &DocumentValue) -> bool {
 
 /// Adds elements of a weighted set, or replaces their weights.
 fn add_weights(elements: &mut Vec<(DocumentValue, i32)>, new: &[(DocumentValue, i32)], removes_zero: bool) {
-    if new.len() > FEW {
+    if new.len() > LINEAR_SEARCH_MAX {
         return add_many_weights(elements, new, removes_zero);
     }
     for (element, weight) in new {
@@ -498,7 +498,8 @@ fn remove_elements(
     gone: &[DocumentValue],
     data_type: &DataType,
 ) -> Result<(), Error> {
-    let many: Option<HashSet<Vec<u8>>> = (gone.len() > FEW).then(|| gone.iter().map(encode_value).collect());
+    let many: Option<HashSet<Vec<u8>>> =
+        (gone.len() > LINEAR_SEARCH_MAX).then(|| gone.iter().map(encode_value).collect());
     let stays = |element: &DocumentValue| match &many {
         Some(many) => !many.contains(&encode_value(element)),
         None => !gone.iter().any(|other| is_same(other, element)),
@@ -569,10 +570,10 @@ mod tests {
     }
 
     #[test]
-    fn few_elements_are_told_apart_like_many() {
+    fn few_elements_are_distinguished_like_many() {
         let few = [(0.0, 1), (-0.0, 2), (f64::NAN, 3), (f64::NAN, 4)]
             .map(|(number, weight)| (DocumentValue::Double(number), weight));
-        let many: Vec<_> = few.iter().cycle().take(FEW + few.len()).cloned().collect();
+        let many: Vec<_> = few.iter().cycle().take(LINEAR_SEARCH_MAX + few.len()).cloned().collect();
         let weights = |added: &[(DocumentValue, i32)]| {
             let mut set = Vec::new();
             add_weights(&mut set, added, false);

@@ -166,7 +166,7 @@ pub(crate) fn write_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-const ENDS_EARLY: Error = Error::Row("it ends too early");
+const TRUNCATED: Error = Error::Row("it ends too early");
 
 /// [`decode_named`] of the values whose names are wanted; the others are passed over.
 ///
@@ -210,14 +210,14 @@ impl<'a> WireReader<'a> {
 
     #[inline]
     fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
-        let Some((taken, rest)) = self.bytes.split_at_checked(count) else { return Err(ENDS_EARLY) };
+        let Some((taken, rest)) = self.bytes.split_at_checked(count) else { return Err(TRUNCATED) };
         self.bytes = rest;
         Ok(taken)
     }
 
     #[inline]
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let Some((taken, rest)) = self.bytes.split_first_chunk() else { return Err(ENDS_EARLY) };
+        let Some((taken, rest)) = self.bytes.split_first_chunk() else { return Err(TRUNCATED) };
         self.bytes = rest;
         Ok(*taken)
     }

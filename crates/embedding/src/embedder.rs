@@ -224,7 +224,7 @@ impl TextEmbedder {
     }
 
     /// Usage of the external service; `None` without an external service.
-    pub fn asked(&self) -> Option<millrace_remote::ServiceUsage> {
+    pub fn service_usage(&self) -> Option<millrace_remote::ServiceUsage> {
         match &self.means {
             EmbeddingMeans::Remote(remote) => Some(remote.usage()),
             EmbeddingMeans::Model(_) | EmbeddingMeans::Tokens(_) => None,

@@ -47,7 +47,7 @@ impl RemoteEmbedder {
         let dimensions = self.embeddings.dimensions();
         let bytes = target.cell() == CellType::Int8;
         let size = target.indexed().map(|(_, size)| size).next().unwrap_or_default();
-        let of_size = |cells: VectorCells| bytes && size == cells.of(dimensions);
+        let of_size = |cells: VectorCells| bytes && size == cells.count(dimensions);
         let (whole, packed) = (VectorCells::Int8, VectorCells::Binary);
         let cells = match self.quantization {
             VectorQuantization::Float => None,
@@ -55,7 +55,7 @@ impl RemoteEmbedder {
             VectorQuantization::Auto | VectorQuantization::Int8 if of_size(whole) => Some(whole),
             VectorQuantization::Auto | VectorQuantization::Binary if of_size(packed) => Some(packed),
             wanted => {
-                let type_of = |cells: VectorCells| format!("tensor<int8>(x[{}])", cells.of(dimensions));
+                let type_of = |cells: VectorCells| format!("tensor<int8>(x[{}])", cells.count(dimensions));
                 let expected = match wanted {
                     VectorQuantization::Int8 => type_of(whole),
                     VectorQuantization::Binary => type_of(packed),

@@ -7,9 +7,9 @@
 //! files. A [`ThreadClass`] gives the urgency of a thread, [`pace`] lets background work yield, and
 //! [`run_or_exit`] ends the process when a thread panics that it needs. A [`ModelCaller`] is a waiting
 //! request, as models and remote services see it. [`error_causes`] and [`text_with_causes`] follow an error
-//! to its causes. A [`LatencyHistogram`] counts latencies for metrics. A [`ZstdReader`] unpacks what others
-//! have packed, as it comes. A [`filter`] says which keys a file does not have. [`write_standard_error`]
-//! writes a line that may be lost.
+//! to its causes. A [`LatencyHistogram`] counts latencies for metrics. A [`ZstdReader`] decompresses
+//! a Zstandard stream of another program while it arrives. A [`filter`] is a Bloom filter of the keys in a
+//! file. [`write_standard_error`] writes a line that may be lost.
 //!
 //! [`free_port`] chooses the ports of processes that tests and benchmarks start.
 //!

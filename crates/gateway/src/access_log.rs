@@ -23,7 +23,7 @@ use crate::search_api::QueryStats;
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Headers in which other proxies have the address of the client; the first one present counts.
-const OTHER_FORWARDED: [HeaderName; 3] = [
+const CLIENT_ADDRESS_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("y-ra"),
     HeaderName::from_static("yahooremoteip"),
     HeaderName::from_static("client-ip"),
@@ -61,7 +61,7 @@ impl LogDetails {
         let listed: Vec<&str> = listed.flat_map(|value| value.split(',')).map(str::trim).collect();
         let is_client = |text: &&&str| !text.parse().is_ok_and(|address| self.is_trusted_proxy(address));
         let client = listed.iter().rev().find(is_client).or(listed.first()).copied();
-        let others = || OTHER_FORWARDED.iter().find_map(|name| header(headers, name));
+        let others = || CLIENT_ADDRESS_HEADERS.iter().find_map(|name| header(headers, name));
         client.filter(|client| !client.is_empty()).or_else(others).map(str::to_owned)
     }
 }

@@ -27,22 +27,22 @@ use crate::{
 pub(crate) struct DataPort {
     node: Arc<GatewayState>,
     guard: RequestGuard,
-    others: PortService,
+    router_service: PortService,
 }
 
 impl DataPort {
     /// Creates the port of a node, with more endpoints in addition to its own.
-    pub(crate) fn new(node: Arc<GatewayState>, beside: Router) -> Self {
-        let others = http::routed(beside.merge(router(Arc::clone(&node))));
-        DataPort { guard: RequestGuard::new(Arc::clone(&node)), others, node }
+    pub(crate) fn new(node: Arc<GatewayState>, more_routes: Router) -> Self {
+        let router_service = http::routed(more_routes.merge(router(Arc::clone(&node))));
+        DataPort { guard: RequestGuard::new(Arc::clone(&node)), router_service, node }
     }
 
-    /// True if a request bypasses the router; logged requests do not.
-    fn is_of_documents<B>(&self, request: &Request<B>) -> bool {
-        let below = request.uri().path().strip_prefix("/document/v1/");
+    /// True if a request is about documents and is not logged, so that it bypasses the router.
+    fn bypasses_router<B>(&self, request: &Request<B>) -> bool {
+        let path = request.uri().path().strip_prefix("/document/v1/");
         self.node.access_log().is_none()
             && self.node.paths().is_fast()
-            && below.is_some_and(|below| !below.is_empty())
+            && path.is_some_and(|path| !path.is_empty())
             && [Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(request.method())
     }
 
@@ -114,8 +114,8 @@ impl DataPort {
         if let Some(refused) = forwarding::refuse_misdirected(cluster, request.headers()) {
             return Box::pin(async move { Ok(refused) });
         }
-        if !self.is_of_documents(&request) {
-            return (self.others)(request);
+        if !self.bypasses_router(&request) {
+            return (self.router_service)(request);
         }
         let node = Arc::clone(&self.node);
         Box::pin(async move {

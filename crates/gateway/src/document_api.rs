@@ -58,13 +58,13 @@ struct DocumentCall {
     /// Its credential, if it may go on for long; `None` for a single document.
     credential: Option<StreamCredential>,
     /// Prefix of the path for other nodes, if the group of the caller was filled in.
-    filled_in: Option<String>,
+    person_prefix: Option<String>,
     /// Forwarding state of the request.
     stage: ForwardKind,
     /// Copy of the request, if its documents are on several nodes and this one gathers them.
-    spread: Option<ForwardedRequest>,
+    spread_request: Option<ForwardedRequest>,
     /// Copy of a visit of one group, which continues at another node if its documents move there.
-    of_group: Option<ForwardedRequest>,
+    group_request: Option<ForwardedRequest>,
     /// True if the body was already read for forwarding.
     body_is_reserved: bool,
     /// True if the bytes of the body were counted by the limits of clients.
@@ -89,10 +89,10 @@ impl DocumentCall {
             permit: Permit::of_nothing(),
             caller: None,
             credential: None,
-            filled_in: None,
+            person_prefix: None,
             stage: ForwardKind::Client,
-            spread: None,
-            of_group: None,
+            spread_request: None,
+            group_request: None,
             body_is_reserved: false,
             is_fed_counted: false,
             is_of_stream: false,
@@ -158,7 +158,7 @@ impl DocumentCall {
     /// Text of a selection or a condition, with the implied group in its ids.
     ///
     /// # Errors
-    /// The text is no selection.
+    /// The text is not a selection.
     fn selection_text<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, millrace_selection::Error> {
         match self.implied_group() {
             Some(group) => Ok(Cow::Owned(DocumentSelection::parse(text)?.text_within(group))),
@@ -259,7 +259,7 @@ fn admitted_target(call: &mut DocumentCall, caller: &Arc<RequestCaller>) -> Resu
         && let Some(filled) = target.within(group)?
     {
         target = filled;
-        call.filled_in = person_prefix(group);
+        call.person_prefix = person_prefix(group);
     }
     call.caller = Some(Arc::clone(caller));
     call.permit = match &target {
@@ -309,19 +309,19 @@ async fn route(call: &mut DocumentCall, target: DocumentTarget, request: Request
         call.admit_fed(target.named_group(), http::unpacked_bytes(&request.headers, &request.body))?;
         call.is_fed_counted = true;
     }
-    if let Some(prefix) = &call.filled_in {
+    if let Some(prefix) = &call.person_prefix {
         request.target.insert_str(0, prefix);
     }
     call.body_is_reserved = true;
     let is_read = request.method == Method::GET;
-    call.of_group = Some(&request).filter(|_| is_read && target.group().is_some()).cloned();
+    call.group_request = Some(&request).filter(|_| is_read && target.group().is_some()).cloned();
     let mut backoff = RouteBackoff::until(call.deadline());
     loop {
         let fence = match forward_request(call, &target, &request).await? {
             RoutingOutcome::Local(fence) => fence,
             RoutingOutcome::Forwarded(response) => return Ok(response),
             RoutingOutcome::Divided => {
-                call.spread = Some(request.clone());
+                call.spread_request = Some(request.clone());
                 ReadFence::default()
             }
         };
@@ -409,7 +409,7 @@ async fn forward_request(
         DocumentTarget::Documents(_) => AccessKind::Sweep,
     };
     let Some(location) = location else {
-        call.spread = Some(request.clone()).filter(|_| call.stage == ForwardKind::Client);
+        call.spread_request = Some(request.clone()).filter(|_| call.stage == ForwardKind::Client);
         return Ok(RoutingOutcome::Local(ReadFence::default()));
     };
     let subject = RouteSubject { location, group: target.group(), part: None };

@@ -40,7 +40,7 @@ use millrace_store::{GroupErasure, StoredGroupPage};
 
 use self::erasures::ErasureQuestionMessage;
 use self::group_sizes::SizesQuestionMessage;
-use self::hop::{ask_others, redirection};
+use self::hop::{redirect_to_readers, redirection};
 use self::indexes::IndexQuestionMessage;
 use self::question::{NodeQuestion, respond};
 use self::snapshots::SnapshotQuestionMessage;
@@ -93,16 +93,16 @@ pub(crate) async fn forward_request(
         RoutingDecision::Local(fence) => RoutingOutcome::Local(fence),
         RoutingDecision::Forwarded(response) => RoutingOutcome::Forwarded(response),
         RoutingDecision::Readers(version, readers) => {
-            RoutingOutcome::Forwarded(ask_readers(version, &readers))
+            RoutingOutcome::Forwarded(redirection_response(version, &readers))
         }
         RoutingDecision::Divided => RoutingOutcome::Divided,
     })
 }
 
 /// Response to the node that forwarded a request: it asks these nodes instead.
-pub(crate) fn ask_readers(version: ClusterVersion, readers: &BucketReaders) -> Response {
+pub(crate) fn redirection_response(version: ClusterVersion, readers: &BucketReaders) -> Response {
     let mut answer = http::answer(StatusCode::SERVICE_UNAVAILABLE, "text/plain", Vec::new());
-    ask_others(answer.headers_mut(), version, readers);
+    redirect_to_readers(answer.headers_mut(), version, readers);
     answer
 }
 

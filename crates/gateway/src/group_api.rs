@@ -192,7 +192,7 @@ async fn answer(node: Arc<GatewayState>, mut request: Request) -> Result<Respons
         (GroupTarget::One(name), "DELETE") => delete(&call, group_of(name, &call.parameters)?).await,
         (GroupTarget::Export(name), "POST") => {
             let group = group_of(name, &call.parameters)?;
-            match snapshot::is_wanted(&call) {
+            match snapshot::is_requested(&call) {
                 true => snapshot::export(&call, group).await,
                 false => export::answer(call, &group).await,
             }
@@ -200,7 +200,7 @@ async fn answer(node: Arc<GatewayState>, mut request: Request) -> Result<Respons
         (GroupTarget::Restore(name), "POST") => {
             let group = group_of(name, &call.parameters)?;
             let own = Arc::new(call.caller.within(group.clone())?);
-            if snapshot::is_wanted(&call) {
+            if snapshot::is_requested(&call) {
                 *request.body_mut() = snapshot::operations(&call, group).await?;
                 let headers = request.headers_mut();
                 headers.remove(CONTENT_ENCODING);

@@ -38,7 +38,7 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Returns true if a request is for the page: a browser opens `/`.
-pub(crate) fn is_wanted<B>(request: &Request<B>) -> bool {
+pub(crate) fn is_requested<B>(request: &Request<B>) -> bool {
     request.uri().path() == "/"
         && [Method::GET, Method::HEAD].contains(request.method())
         && accepts_html(request.headers())

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_has_so_many_requests_in_flight_whoever_sends_them() {
+    fn requests_in_flight_of_a_group_are_limited_over_all_clients() {
         let (metrics, now) = (NodeMetrics::new(), Instant::now());
         let settings = Settings::new("unused".into());
         let limited = ClientQuotas::new(&Settings { group_concurrent_max: Some(2), ..settings });

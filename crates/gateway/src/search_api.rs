@@ -209,7 +209,7 @@ async fn search(
         QueryAnswer::Local(output) => output.answer(&query, format, node.budget()).await,
         QueryAnswer::Forwarded(response) => Ok(SearchAnswer::Response(response)),
         QueryAnswer::Readers(version, readers) => {
-            Ok(SearchAnswer::Response(forwarding::ask_readers(version, &readers)))
+            Ok(SearchAnswer::Response(forwarding::redirection_response(version, &readers)))
         }
     }
 }
@@ -317,7 +317,7 @@ impl AnsweredQuery {
                 let prompt = SearchedPrompt {
                     text: question.prompt(&found.result.hits[found.hits.clone()], &found.result.groupings)?,
                     result: question.shows_hits().then(result),
-                    errors: render::beside_hits(found),
+                    errors: render::result_errors(found),
                 };
                 SearchOutput::Prompt(Arc::clone(question), prompt)
             }

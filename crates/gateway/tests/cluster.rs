@@ -3,8 +3,6 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -211,30 +209,6 @@ fn a_write_that_was_refused_without_effect_is_routed_again() {
     }
 }
 
-/// Accepts connections of HTTP/2, answers each request with these bytes, and ends; then the node is at its
-/// own address again.
-fn stand_in(nodes: &TestNodes, node: usize, answer: &'static [u8]) -> std::thread::JoinHandle<()> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    let own = std::mem::replace(&mut nodes.world.addresses.lock()[node], address);
-    let world = Arc::clone(&nodes.world);
-    std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("somebody connects");
-        // An empty SETTINGS frame.
-        stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).expect("it reads");
-        let (mut read, mut came) = ([0; 4096], Vec::new());
-        while !came.windows(9).any(|bytes| bytes == b"increment") {
-            let length = stream.read(&mut read).expect("it sends");
-            came.extend_from_slice(&read[..length]);
-        }
-        world.addresses.lock()[node] = own;
-        stream.write_all(answer).expect("it reads");
-        stream.shutdown(Shutdown::Write).expect("it is open");
-        // Until the other end has received it, otherwise the written data may be lost.
-        while stream.read(&mut read).is_ok_and(|length| length > 0) {}
-    })
-}
-
 #[test]
 fn a_write_is_sent_elsewhere_only_if_the_node_that_stops_has_not_looked_at_it() {
     let nodes = with_notes();
@@ -246,7 +220,7 @@ fn a_write_is_sent_elsewhere_only_if_the_node_that_stops_has_not_looked_at_it() 
     let nothing_begun = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let one_begun = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
     for (answer, expected) in [(&nothing_begun[..], 200), (&one_begun[..], 504), (&[], 504)] {
-        let ends = stand_in(&nodes, owner, answer);
+        let ends = nodes.stand_in(owner, b"increment", answer);
         let (status, told) = nodes.call(stranger, Method::PUT, path, increment);
         assert_eq!(status, expected, "{answer:?}: {told}");
         ends.join().expect("it has ended");
@@ -528,7 +502,7 @@ fn what_is_written_while_a_group_is_dropped_stays() {
 }
 
 #[test]
-fn what_is_written_anew_is_outside_of_the_times_that_a_removal_is_about() {
+fn rewritten_documents_are_outside_of_the_times_of_a_removal() {
     let nodes = with_notes();
     let id = DocumentId::parse("id:notes:note:g=even:2").expect("an id");
     let fields = vec![(std::sync::Arc::from("stars"), FieldValue::Int(77))];

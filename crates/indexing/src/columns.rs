@@ -26,7 +26,7 @@ struct TypeColumns {
 struct FieldColumns {
     data_type: DataType,
     matching: FieldMatching,
-    spoken: FieldLanguage,
+    language: FieldLanguage,
     compression: Compression,
 }
 
@@ -54,12 +54,12 @@ impl TypeColumns {
         keys.dedup();
         let mut languages = languages(schema);
         let of_field = |(name, field): (&Arc<str>, &SchemaField)| {
-            let spoken = languages.remove(name).unwrap_or(FieldLanguage::Always(TextLanguage::Unknown));
+            let language = languages.remove(name).unwrap_or(FieldLanguage::Always(TextLanguage::Unknown));
             let compression = value_compression(field);
             let columns = |part: &SchemaField| {
                 let (data_type, matching) = (part.data_type.clone(), part.matching.clone());
-                let spoken = spoken.clone();
-                (Arc::clone(&part.name), FieldColumns { data_type, matching, spoken, compression })
+                let language = language.clone();
+                (Arc::clone(&part.name), FieldColumns { data_type, matching, language, compression })
             };
             field.with_parts().map(columns).collect::<Vec<_>>()
         };
@@ -91,13 +91,13 @@ impl StoreLayout for DocumentColumns {
             (ColumnForm::Tokens, Some(field)) => {
                 let mut builder = TokensBuilder::new();
                 let mut analyzer = field.analyzer(TextLanguage::Unknown);
-                let mut of = TextLanguage::Unknown;
+                let mut analyzed = TextLanguage::Unknown;
                 let (path, mut near) = (field.path_in_value(key), 0);
                 for document in documents {
                     pace::short_step();
-                    let language = field.spoken.of(document)?;
-                    if language != of {
-                        (analyzer, of) = (field.analyzer(language), language);
+                    let language = field.language.in_document(document)?;
+                    if language != analyzed {
+                        (analyzer, analyzed) = (field.analyzer(language), language);
                     }
                     let value = document.get_near(key.root(), &mut near);
                     add_encoded(&analyzer, value, &path, &mut builder)?;
@@ -126,9 +126,9 @@ impl StoreLayout for DocumentColumns {
             return None;
         }
         // A language set by another field is not known here: words are then stemmed by script.
-        let analyzer = field.analyzer(match &field.spoken {
+        let analyzer = field.analyzer(match &field.language {
             FieldLanguage::Always(language) => *language,
-            FieldLanguage::AsSaidBy(_) => TextLanguage::Unknown,
+            FieldLanguage::SetByField(_) => TextLanguage::Unknown,
         });
         let whole = self.field(document_type, key.root())?;
         let path = field.path_in_value(key);

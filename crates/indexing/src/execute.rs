@@ -149,7 +149,7 @@ impl ScriptExecution<'_> {
                 Ok(Some(DocumentValue::String(self.environment.hostname().to_owned())))
             }
             IndexingExpression::DocumentId(part) => {
-                Ok(Some(DocumentValue::String(part.of(&self.document.id))))
+                Ok(Some(DocumentValue::String(part.text_in(&self.document.id))))
             }
             IndexingExpression::ClearState => {
                 self.variables.clear();

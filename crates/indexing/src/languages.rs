@@ -17,18 +17,21 @@ pub(crate) enum FieldLanguage {
     /// The same in all documents; unknown if no statement sets it.
     Always(TextLanguage),
     /// Set by another field of the document.
-    AsSaidBy(String),
+    SetByField(String),
 }
 
 impl FieldLanguage {
     /// Language in a document.
     ///
     /// # Errors
-    /// The value of the field that says it cannot be read.
-    pub fn of(&self, document: &EncodedDocument<'_>) -> Result<TextLanguage, millrace_document::Error> {
+    /// The value of the field that sets it cannot be read.
+    pub fn in_document(
+        &self,
+        document: &EncodedDocument<'_>,
+    ) -> Result<TextLanguage, millrace_document::Error> {
         Ok(match self {
             FieldLanguage::Always(language) => *language,
-            FieldLanguage::AsSaidBy(field) => match document.get(field).map(ValueRef::parse).transpose()? {
+            FieldLanguage::SetByField(field) => match document.get(field).map(ValueRef::parse).transpose()? {
                 Some(ValueRef::String(tag)) => TextLanguage::from_tag(tag),
                 _ => TextLanguage::Unknown,
             },
@@ -54,7 +57,7 @@ pub(crate) fn languages(schema: &Schema) -> HashMap<Arc<str>, FieldLanguage> {
             continue;
         };
         for statement in &script.statements {
-            let mut value = Some(FieldLanguage::AsSaidBy(field.name.to_string()));
+            let mut value = Some(FieldLanguage::SetByField(field.name.to_string()));
             for step in &statement.steps {
                 match &step.expression {
                     IndexingExpression::Constant(DocumentValue::String(tag)) => {
@@ -62,7 +65,7 @@ pub(crate) fn languages(schema: &Schema) -> HashMap<Arc<str>, FieldLanguage> {
                     }
                     IndexingExpression::Input(path) => {
                         value =
-                            path.first().filter(|_| path.len() == 1).cloned().map(FieldLanguage::AsSaidBy);
+                            path.first().filter(|_| path.len() == 1).cloned().map(FieldLanguage::SetByField);
                     }
                     IndexingExpression::SetLanguage => {
                         current = value.clone().unwrap_or_else(|| unknown.clone())

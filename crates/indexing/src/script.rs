@@ -94,7 +94,7 @@ impl DocumentIdPart {
         ("specific", DocumentIdPart::Specific),
     ];
 
-    pub fn of(self, id: &DocumentId) -> String {
+    pub fn text_in(self, id: &DocumentId) -> String {
         match (self, id.group()) {
             (DocumentIdPart::Whole, _) => id.as_str().to_owned(),
             (DocumentIdPart::Namespace, _) => id.namespace().to_owned(),

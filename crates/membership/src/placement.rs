@@ -139,7 +139,7 @@ impl ClusterMembership {
     pub fn placement_overview(&self) -> PlacementOverview {
         let shared = self.shared();
         let snapshot = Arc::clone(&shared.snapshots().borrow());
-        let reports = shared.placement.reports.lock().of(&snapshot);
+        let reports = shared.placement.reports.lock().reports_by_node(&snapshot);
         let table = shared.placement.known();
         let nodes = situation::nodes(&snapshot, &reports, table.as_deref());
         let of_node = |node: &IndexNode| Some((node.key, reports.get(&*node.name)?.copies.clone()));

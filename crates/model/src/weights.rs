@@ -115,18 +115,18 @@ fn large_weights(model: &[u8]) -> Option<Vec<FileWeight<'_>>> {
     const GRAPH_WEIGHT: u64 = 5;
     let graph = fields(model).find_map(|field| field.bytes_of(MODEL_GRAPH))?;
     let mut weights = Vec::new();
-    let mut elsewhere = HashSet::new();
+    let mut other_inputs = HashSet::new();
     for field in fields(graph) {
         if let Some(node) = field.bytes_of(GRAPH_NODE) {
             if has_graph(node) {
                 return None;
             }
-            read_elsewhere(node, &mut elsewhere);
+            add_inputs(node, &mut other_inputs);
         } else if let Some(tensor) = field.bytes_of(GRAPH_WEIGHT) {
             weights.extend(weight(tensor).filter(|weight| weight.cells.len() >= SHARED_BYTES_MIN));
         }
     }
-    weights.retain(|weight| !elsewhere.contains(weight.name.as_bytes()));
+    weights.retain(|weight| !other_inputs.contains(weight.name.as_bytes()));
     Some(weights)
 }
 
@@ -144,7 +144,7 @@ fn has_graph(node: &[u8]) -> bool {
 }
 
 /// Adds the inputs of a node, unless it reads weights from any address.
-fn read_elsewhere<'m>(node: &'m [u8], names: &mut HashSet<&'m [u8]>) {
+fn add_inputs<'m>(node: &'m [u8], names: &mut HashSet<&'m [u8]>) {
     const NODE_INPUT: u64 = 1;
     const NODE_OPERATOR: u64 = 4;
     let operator = fields(node).find_map(|field| field.bytes_of(NODE_OPERATOR));

@@ -199,7 +199,7 @@ impl ActiveDeployment {
         in_effect();
         self.current.store(Some(deployment));
         if active != generation {
-            self.forget(active);
+            self.delete_files(active);
         }
         Ok(())
     }
@@ -210,12 +210,12 @@ impl ActiveDeployment {
         let active = self.generation();
         self.point_to(0, dropped).map_err(|error| self.disk_error(&error))?;
         self.current.store(None);
-        self.forget(active);
+        self.delete_files(active);
         Ok(())
     }
 
     /// Deletes the files of a generation. Remaining files cost only their space.
-    fn forget(&self, generation: u64) {
+    fn delete_files(&self, generation: u64) {
         let _ = std::fs::remove_file(self.package(generation));
         let _ = std::fs::remove_file(self.drops(generation));
     }

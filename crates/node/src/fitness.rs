@@ -38,7 +38,7 @@ pub struct DiskSpaceMonitor(Mutex<Option<Instant>>);
 
 impl DiskSpaceMonitor {
     /// Time for which the disk has been full; zero if it is not.
-    fn look(&self, is_full: bool) -> Duration {
+    fn time_full(&self, is_full: bool) -> Duration {
         let mut since = self.0.lock();
         match is_full {
             true => since.get_or_insert_with(Instant::now).elapsed(),
@@ -62,7 +62,7 @@ impl Node {
             return Some(UnhealthyReason::CannotSync(reason));
         }
         let reserve = self.settings().disk_reserve;
-        let full_for = self.space_watch().look(free < reserve.max(SPACE_MIN));
+        let full_for = self.space_watch().time_full(free < reserve.max(SPACE_MIN));
         let is_long = full_for > self.settings().space_wait;
         is_long.then_some(UnhealthyReason::OutOfSpace { seconds: full_for.as_secs(), free, reserve })
     }

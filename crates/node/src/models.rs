@@ -337,7 +337,9 @@ impl NodeModels {
             gauges::of_scheduler(loaded, [waiting_queries, waiting_feeds], [running_queries, running_feeds]);
         for embedder in &embedders {
             gauges.extend(embedder.usage().iter().flat_map(|usage| gauges::of_model(embedder.id(), usage)));
-            gauges.extend(embedder.asked().iter().flat_map(|usage| gauges::of_service(embedder.id(), usage)));
+            gauges.extend(
+                embedder.service_usage().iter().flat_map(|usage| gauges::of_service(embedder.id(), usage)),
+            );
         }
         for language in self.languages.in_use() {
             gauges.extend(gauges::of_service(&language.config().id, &language.model().usage()));

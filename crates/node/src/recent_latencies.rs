@@ -14,7 +14,7 @@ pub(crate) struct RecentLatencies {
 }
 
 /// Minimum number of requests for a 99th percentile.
-const ENOUGH: u64 = 50;
+const SAMPLES_MIN: u64 = 50;
 
 impl RecentLatencies {
     pub(crate) fn new() -> Self {
@@ -31,7 +31,7 @@ impl RecentLatencies {
         let counts: Vec<u64> =
             self.counts.iter().map(|count| u64::from(count.swap(0, Ordering::Relaxed))).collect();
         let all: u64 = counts.iter().sum();
-        if all < ENOUGH {
+        if all < SAMPLES_MIN {
             return None;
         }
         let mut left = all / 100;
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slowest_hundredth_is_told_once_and_about_right() {
+    fn the_99th_percentile_is_returned_once_and_about_right() {
         let recent = RecentLatencies::new();
         for us in [0, 1, 7, 1000, 40_000_000, u64::MAX] {
             recent.record(Duration::from_micros(us));

@@ -81,7 +81,7 @@ pub trait TransferSource: Send + Sync {
 const BYTES_MAX: usize = 256 << 20;
 
 /// The other node does not keep to the order of questions and answers.
-const OTHER_ANSWER: Error = Error::Message("an answer is not one to the question");
+const UNEXPECTED_ANSWER: Error = Error::Message("an answer is not one to the question");
 
 /// Size of the pieces of a parcel, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -130,7 +130,7 @@ impl TransferConnection {
     pub fn export(&mut self, buckets: &[BucketId]) -> Result<Vec<ParcelHead>, Error> {
         match self.ask(TransferKind::Export, &TransferQuestion::Export(buckets.to_vec()))? {
             TransferAnswer::Export(heads) => Ok(heads),
-            _ => Err(OTHER_ANSWER),
+            _ => Err(UNEXPECTED_ANSWER),
         }
     }
 
@@ -151,7 +151,7 @@ impl TransferConnection {
     pub fn outline(&mut self) -> Result<Vec<u32>, Error> {
         match self.answer(TransferKind::Parcel)? {
             TransferAnswer::Parcel(outline) => Ok(outline),
-            _ => Err(OTHER_ANSWER),
+            _ => Err(UNEXPECTED_ANSWER),
         }
     }
 
@@ -179,7 +179,7 @@ impl TransferConnection {
         let question = TransferQuestion::Versions { bucket, after: after.map(str::to_owned) };
         match self.ask(TransferKind::Versions, &question)? {
             TransferAnswer::Versions(page) => Ok(page),
-            _ => Err(OTHER_ANSWER),
+            _ => Err(UNEXPECTED_ANSWER),
         }
     }
 
@@ -190,7 +190,7 @@ impl TransferConnection {
     pub fn drops(&mut self, bucket: BucketId) -> Result<Vec<DroppedScope>, Error> {
         match self.ask(TransferKind::Drops, &TransferQuestion::Drops(bucket))? {
             TransferAnswer::Drops(drops) => Ok(drops),
-            _ => Err(OTHER_ANSWER),
+            _ => Err(UNEXPECTED_ANSWER),
         }
     }
 
@@ -201,7 +201,7 @@ impl TransferConnection {
     pub fn bodies(&mut self, ids: &[DocumentId]) -> Result<Vec<DocumentVersion>, Error> {
         match self.ask(TransferKind::Bodies, &TransferQuestion::Bodies(ids.to_vec()))? {
             TransferAnswer::Bodies(versions) => Ok(versions),
-            _ => Err(OTHER_ANSWER),
+            _ => Err(UNEXPECTED_ANSWER),
         }
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct RejectedPeerLog {
 
 impl RejectedPeerLog {
     /// Logs such an error for operators now and then; any other error at debug level.
-    pub(crate) fn of(&self, address: &str, error: io::Error) {
+    pub(crate) fn log(&self, address: &str, error: io::Error) {
         let error = millrace_trust::explained(error);
         let mut last = self.last.lock();
         let matters = millrace_trust::is_of_trust(&error) || is_of_protocol(&error);

@@ -126,7 +126,7 @@ async fn run(peer: PeerAddress, trust: Option<Arc<NodeTrust>>, mut queue: mpsc::
         let (reading, writing) = match connect(&peer, trust.as_deref()).await {
             Ok(halves) => halves,
             Err(error) => {
-                complaints.of(address, error);
+                complaints.log(address, error);
                 (first.answered)(None);
                 lose_for(PAUSE, &mut queue).await;
                 continue;
@@ -140,7 +140,7 @@ async fn run(peer: PeerAddress, trust: Option<Arc<NodeTrust>>, mut queue: mpsc::
             error = read(protocol, reading, &waiting, address, &complaints) => error,
         };
         let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
-        complaints.of(address, error);
+        complaints.log(address, error);
         waiting.lose();
         if is_refused {
             lose_for(PAUSE, &mut queue).await;
@@ -278,7 +278,7 @@ async fn read(
         match protocol.read_reply(&payload) {
             Ok(reply) => answered(Some(reply)),
             Err(error @ Error::Unknown(_)) => {
-                complaints.of(address, io::Error::other(error));
+                complaints.log(address, io::Error::other(error));
                 answered(None);
             }
             Err(error) => {

@@ -65,7 +65,7 @@ pub async fn serve(
                     connections.spawn(async move {
                         let served = serve_connection(stream, trust.as_deref(), service, &complaints);
                         if let Err(error) = served.await {
-                            complaints.of(&address.to_string(), error);
+                            complaints.log(&address.to_string(), error);
                         }
                     });
                 }
@@ -164,7 +164,7 @@ async fn serve_requests(
             match request {
                 Ok(request) => service.request(fence, request, Box::new(reply)),
                 Err(error @ Error::Unknown(_)) => {
-                    complaints.of(address, io::Error::other(error));
+                    complaints.log(address, io::Error::other(error));
                     let response = NodeResponse::Refused(FenceRefusal::Unknown);
                     reply(NodeReply { version: fence.version, response });
                 }

@@ -149,7 +149,7 @@ impl OutboundPolicy {
     ///
     /// # Errors
     /// The text is not a URL.
-    pub(crate) fn only(url: &str) -> Result<Self, Error> {
+    pub(crate) fn for_url(url: &str) -> Result<Self, Error> {
         let uri: Uri = url.parse().map_err(|error| Error::Destination {
             url: url.to_owned(),
             fault: format!(" is not an address: {error}"),

@@ -34,7 +34,7 @@ pub enum VectorCells {
 
 impl VectorCells {
     /// Number of cells of a vector with this number of dimensions.
-    pub fn of(self, dimensions: usize) -> usize {
+    pub fn count(self, dimensions: usize) -> usize {
         match self {
             VectorCells::Float | VectorCells::Int8 => dimensions,
             VectorCells::Binary => dimensions.div_ceil(8),
@@ -163,7 +163,7 @@ impl EmbeddingQuestion<'_> {
     }
 
     fn in_order(&self, items: Vec<EmbeddingItem>, texts: usize) -> Result<Vec<Vec<f32>>, AnswerFault> {
-        let expected = self.cells.of(self.dimensions);
+        let expected = self.cells.count(self.dimensions);
         let mut vectors: Vec<Option<Vec<f32>>> = vec![None; texts];
         for EmbeddingItem { index, embedding } in items {
             if embedding.len() != expected {

@@ -62,7 +62,7 @@ impl SpanSettings {
     /// # Errors
     /// The endpoint is not an address.
     pub fn policy(&self) -> Result<OutboundPolicy, Error> {
-        OutboundPolicy::only(&self.url())
+        OutboundPolicy::for_url(&self.url())
     }
 
     /// Address of traces at the collector.

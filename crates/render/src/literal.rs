@@ -100,7 +100,7 @@ fn push_address(text: &mut String, tensor: &Tensor, subspace: usize, index: usiz
     text.push('}');
 }
 
-/// Appends a label, in quotes where it is no plain word.
+/// Appends a label, in quotes unless it is a plain word.
 fn push_label(text: &mut String, label: &str) {
     let is_plain = label.chars().enumerate().all(|(index, character)| match character {
         '_' | '@' => true,

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_waits_for_is_first_among_those_that_are_as_urgent() {
+    fn awaited_operations_are_first_among_equally_urgent_ones() {
         let mut scheduler = MaintenanceScheduler::new(OperationLimits { per_node: 1, total: 1 });
         for bits in 1..=5 {
             scheduler.propose(bucket(bits), Some(proposal(OperationPriority::Diverged, &[0, bits as u16])));

@@ -18,7 +18,7 @@ const SECOND: &str = "1169643a6e3a6d61696c3a673d616e6e3a31046d61696c000000000000
     325d2900080000803f0000004007737472696e677302010161056d61696c73ac029003010002";
 
 #[test]
-fn hits_travel_as_ever() {
+fn hits_keep_their_bytes() {
     let tensor = Tensor::parse("tensor<float>(x[2]):[1,2]", None).expect("a tensor");
     let features =
         vec![("number".into(), FeatureValue::Number(1.5)), ("tensor".into(), FeatureValue::Tensor(tensor))];

@@ -2,17 +2,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Default time from the end of looking at documents to the end of the search.
-const PUT_TOGETHER: Duration = Duration::from_millis(100);
+/// Default time from the end of the scan of documents to the end of the search.
+const OUTPUT_TIME: Duration = Duration::from_millis(100);
 
-/// Deadlines of a search: one for looking at documents, and a later one for each later step, so that the
+/// Deadlines of a search: one for the scan of documents, and a later one for each later step, so that the
 /// documents found so far give a result.
 #[derive(Debug, Clone)]
 pub struct SearchDeadline {
-    looking: Instant,
-    /// From then on, for the later steps together.
-    rest: Duration,
-    lost: Option<Arc<AtomicBool>>,
+    scan_end: Instant,
+    /// Time after `scan_end` for the later steps together.
+    output_time: Duration,
+    /// Set when no client is left to answer.
+    cancelled: Option<Arc<AtomicBool>>,
     pause: Option<Pause>,
 }
 
@@ -23,30 +24,30 @@ pub type Pause = fn(Instant) -> bool;
 /// A step of a search that can take long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SearchStep {
-    /// Testing if documents are seen, or, if all are, if they match.
-    Look,
-    /// Matching those that are seen.
+    /// Testing whether documents are visible; without such a test, matching.
+    Scan,
+    /// Matching of the visible documents.
     Match,
     /// Ranking.
     Rank,
     /// Sorting, grouping, and showing hits.
-    PutTogether,
+    Output,
 }
 
 impl SearchDeadline {
-    /// Documents are looked at until an instant.
-    pub fn at(looking: Instant) -> Self {
-        SearchDeadline { looking, rest: PUT_TOGETHER, lost: None, pause: None }
+    /// Ends the scan of documents at an instant, and the later steps 100 ms after it.
+    pub fn at(scan_end: Instant) -> Self {
+        SearchDeadline { scan_end, output_time: OUTPUT_TIME, cancelled: None, pause: None }
     }
 
-    /// The later steps take no longer than this together.
-    pub fn with_rest(self, rest: Duration) -> Self {
-        SearchDeadline { rest, ..self }
+    /// Gives the later steps this time together.
+    pub fn with_output_time(self, output_time: Duration) -> Self {
+        SearchDeadline { output_time, ..self }
     }
 
-    /// Ends also as soon as `lost` is set, because there is no client left to answer.
-    pub fn or_when(self, lost: Arc<AtomicBool>) -> Self {
-        SearchDeadline { lost: Some(lost), ..self }
+    /// Ends all steps as soon as `cancelled` is set, because there is no client left to answer.
+    pub fn or_cancelled(self, cancelled: Arc<AtomicBool>) -> Self {
+        SearchDeadline { cancelled: Some(cancelled), ..self }
     }
 
     /// Calls `pause` between chunks of documents, in every step of a search.
@@ -54,20 +55,21 @@ impl SearchDeadline {
         SearchDeadline { pause: Some(pause), ..self }
     }
 
-    /// Pauses, where that is asked for; then says if it is time to stop with a step. Called between chunks,
-    /// with nothing locked.
+    /// Pauses, if the search has a callback for it; then returns true if it is time to end a step. Called
+    /// between chunks, with nothing locked.
     pub(crate) fn ends(&self, step: SearchStep) -> bool {
         let later = match step {
-            SearchStep::Look => Duration::ZERO,
-            SearchStep::Match => self.rest / 3,
-            SearchStep::Rank => self.rest * 2 / 3,
-            SearchStep::PutTogether => self.rest,
+            SearchStep::Scan => Duration::ZERO,
+            SearchStep::Match => self.output_time / 3,
+            SearchStep::Rank => self.output_time * 2 / 3,
+            SearchStep::Output => self.output_time,
         };
-        let is_lost = || self.lost.as_ref().is_some_and(|lost| lost.load(Ordering::Relaxed));
+        let is_cancelled =
+            || self.cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed));
         let mut now = Instant::now();
         if self.pause.is_some_and(|pause| pause(now)) {
             now = Instant::now();
         }
-        now.checked_duration_since(self.looking).is_some_and(|since| since >= later) || is_lost()
+        now.checked_duration_since(self.scan_end).is_some_and(|since| since >= later) || is_cancelled()
     }
 }

@@ -40,7 +40,7 @@ impl<V: View> SelectedView<V> {
         for number in 0..narrowed.chunks.len() {
             let chunk = &mut narrowed.chunks[number];
             let mut live = vec![0u64; chunk.documents.div_ceil(64)];
-            if deadline.ends(SearchStep::Look) {
+            if deadline.ends(SearchStep::Scan) {
                 narrowed.complete = false;
             } else {
                 let documents = SelectedDocuments::read(&narrowed.view, schema, &fields, number)?;

@@ -104,7 +104,7 @@ impl<S: Deref<Target = PreparedSearch>, V: View + Clone> SearchPass<S, V> {
         let narrowed = (!seen.is_empty()).then(narrow).transpose()?;
         trace.select = watch.lap();
         let documents: &dyn View = narrowed.as_ref().map_or(&view, |narrowed| narrowed);
-        let step = if narrowed.is_some() { SearchStep::Match } else { SearchStep::Look };
+        let step = if narrowed.is_some() { SearchStep::Match } else { SearchStep::Scan };
         let matches = match_plan(plan, documents, demands, &|| deadline.ends(step))?;
         trace.matching = watch.lap();
         Ok(SearchPass { search, view, narrowed, matches, trace })

@@ -219,7 +219,7 @@ impl PreparedSearch {
         };
         let scores = first.filter(|_| sorting.needs_scores()).map_or(&[][..], |first| &first.scores);
         let total = matches.chunks.iter().map(|chunk| chunk.documents.len() as u64).sum();
-        let stop = &|| deadline.ends(SearchStep::PutTogether);
+        let stop = &|| deadline.ends(SearchStep::Output);
         let FirstHits { mut hits, is_complete } = sorting.first(view, matches, scores, wanted, stop)?;
         if !sorting.needs_scores() {
             self.score(view, matches, &mut hits, stop)?;
@@ -264,7 +264,7 @@ impl PreparedSearch {
             let mut counted = GroupMemory { memory: &self.plan.memory, bytes: 0 };
             if grouping.all_documents() {
                 for (number, chunk) in view.chunks().iter().enumerate() {
-                    if deadline.ends(SearchStep::PutTogether) {
+                    if deadline.ends(SearchStep::Output) {
                         is_complete = false;
                         break;
                     }
@@ -277,7 +277,7 @@ impl PreparedSearch {
                 }
             } else {
                 for (chunk, scores) in matches.chunks.iter().zip(scores) {
-                    if deadline.ends(SearchStep::PutTogether) {
+                    if deadline.ends(SearchStep::Output) {
                         is_complete = false;
                         break;
                     }
@@ -308,7 +308,7 @@ impl PreparedSearch {
         if hits.is_empty() {
             return Ok(Vec::new());
         }
-        let stop = || deadline.ends(SearchStep::PutTogether);
+        let stop = || deadline.ends(SearchStep::Output);
         let filler = SummaryFiller::new(&self.plan, summary, &self.styles)?.until(&stop);
         let documents: Vec<(usize, u16)> = hits.iter().map(|hit| (hit.chunk, hit.document)).collect();
         let ranked: Vec<RankedHit> = hits.iter().map(SortedHit::ranked).collect();
@@ -349,11 +349,11 @@ impl PreparedSearch {
         hits: &[RankedHit],
         known: &GlobalHitValues,
         deadline: &SearchDeadline,
-    ) -> Result<Vec<Vec<UnderName>>, Error> {
-        let stop = || deadline.ends(SearchStep::PutTogether);
+    ) -> Result<Vec<Vec<FeatureField>>, Error> {
+        let stop = || deadline.ends(SearchStep::Output);
         let plan = &*self.plan;
         let summary = summary.and_then(|name| plan.schema.summaries.get(name)).unwrap_or(&plan.summary);
-        let mut shown: Vec<Vec<UnderName>> = vec![Vec::new(); hits.len()];
+        let mut shown: Vec<Vec<FeatureField>> = vec![Vec::new(); hits.len()];
         let mut show = |name, features: Vec<HitFeatures>| {
             shown.iter_mut().zip(features).for_each(|(shown, features)| shown.push((name, features)));
         };
@@ -382,7 +382,8 @@ const RANK_FEATURES: &str = "rankfeatures";
 /// The fields of features that hits can have.
 const SHOWN_FEATURES: [&str; 3] = [MATCH_FEATURES, SUMMARY_FEATURES, RANK_FEATURES];
 
-type UnderName = (&'static str, HitFeatures);
+/// Features of a hit under the name of the field that shows them.
+type FeatureField = (&'static str, HitFeatures);
 
 /// Memory of the groups of one request so far.
 struct GroupMemory<'p> {

@@ -19,7 +19,7 @@ use crate::sort_bound::{SortBound, ValueBound};
 use crate::sort_key::{self, TextKeys};
 
 /// Number of matched chunks whose columns are read together.
-const CHUNKS_TOGETHER: usize = 32;
+const CHUNKS_PER_READ: usize = 32;
 
 /// A document in the order of the hits.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,7 +112,7 @@ impl PreparedOrder {
         let orders = self.keys.len();
         let mut known: Vec<TextKeys> = self.keys.iter().map(|_| TextKeys::of_orders(orders)).collect();
         let mut scores = scores.iter();
-        for chunks in matches.chunks.chunks(CHUNKS_TOGETHER) {
+        for chunks in matches.chunks.chunks(CHUNKS_PER_READ) {
             if stop() {
                 return Ok(FirstHits { hits: first.in_order(), is_complete: false });
             }

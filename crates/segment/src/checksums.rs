@@ -57,7 +57,7 @@ impl FileChecksums {
     }
 
     /// Checksum of this range, if it was a part.
-    pub(crate) fn of(&self, offset: u64, length: u64) -> Option<u64> {
+    pub(crate) fn of_part(&self, offset: u64, length: u64) -> Option<u64> {
         let index = self.known.binary_search_by_key(&offset, |(begin, ..)| *begin).ok()?;
         let (_, known, checksum) = self.known[index];
         (u64::from(known) == length).then_some(checksum)
@@ -75,12 +75,12 @@ mod tests {
         for step in [1, 7, 64, 163, 164, 1000] {
             let mut checksums = FileChecksums::new(outline.to_vec());
             bytes.chunks(step).for_each(|piece| checksums.add(piece));
-            assert_eq!(checksums.of(0, 64), Some(xxh3_64(&bytes[..64])), "{step}");
-            assert_eq!(checksums.of(164, 700), Some(xxh3_64(&bytes[164..864])), "{step}");
-            assert_eq!(checksums.of(864, 36), Some(xxh3_64(&bytes[864..900])), "{step}");
-            assert_eq!(checksums.of(164, 699), None, "{step}");
-            assert_eq!(checksums.of(165, 699), None, "{step}");
-            assert_eq!(checksums.of(900, 100), None, "{step}");
+            assert_eq!(checksums.of_part(0, 64), Some(xxh3_64(&bytes[..64])), "{step}");
+            assert_eq!(checksums.of_part(164, 700), Some(xxh3_64(&bytes[164..864])), "{step}");
+            assert_eq!(checksums.of_part(864, 36), Some(xxh3_64(&bytes[864..900])), "{step}");
+            assert_eq!(checksums.of_part(164, 699), None, "{step}");
+            assert_eq!(checksums.of_part(165, 699), None, "{step}");
+            assert_eq!(checksums.of_part(900, 100), None, "{step}");
         }
     }
 }

@@ -134,7 +134,7 @@ impl SegmentCut {
             if directory.section.chunks == 0 {
                 continue;
             }
-            move_together(segment, &mut directory.extents, &mut offset, &mut pieces)?;
+            place_columns(segment, &mut directory.extents, &mut offset, &mut pieces)?;
             let mut made = MemoryWriter::default();
             sections.push(directory.write(&mut made, &mut offset)?);
             pieces.push(CutPiece::Made(made.0));
@@ -321,7 +321,7 @@ fn select(
 }
 
 /// Assigns consecutive positions to columns, in their current order, from an offset on.
-fn move_together(
+fn place_columns(
     segment: &SegmentFile,
     extents: &mut [ColumnExtent],
     offset: &mut u64,

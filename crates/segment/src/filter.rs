@@ -19,7 +19,7 @@ const FILTERED_MIN: u64 = 64;
 const CHECKSUM_BYTES: usize = 8;
 
 /// Ids that are hashed between two looks at the pace of background work.
-const HASHED_TOGETHER: usize = 1024;
+const IDS_PER_PACE_CHECK: usize = 1024;
 
 /// Chunks whose ids are read together.
 const READ_CHUNKS: u32 = 64;
@@ -63,7 +63,7 @@ impl FilterLayout {
 pub(crate) fn write(ids: &[KeyHash], file: &mut dyn AppendFile, offset: &mut u64) -> Result<u64, Error> {
     let Some(layout) = FilterLayout::of(ids.len() as u64) else { return Ok(0) };
     let mut pages = vec![vec![0_u8; layout.page_bytes]; layout.pages as usize];
-    for ids in ids.chunks(HASHED_TOGETHER) {
+    for ids in ids.chunks(IDS_PER_PACE_CHECK) {
         pace::step();
         for id in ids {
             filter::add(&mut pages[id.page(layout.pages) as usize], *id);

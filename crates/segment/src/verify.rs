@@ -69,7 +69,7 @@ impl SegmentFile {
                     continue;
                 }
                 parts.push(extent.offset..extent.offset.saturating_add(extent.padded_length()));
-                match known.of(extent.offset, extent.padded_length()) {
+                match known.of_part(extent.offset, extent.padded_length()) {
                     Some(checksum) if checksum == extent.checksum => {}
                     Some(_) => damaged = Some(extent.offset),
                     None if known.is_empty() => {}

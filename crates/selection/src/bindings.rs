@@ -110,7 +110,7 @@ impl<'d> BoundOutcome<'d> {
                 let candidates = JoinCandidates::new(&one, &other);
                 let (mut all, mut compared) = (Vec::new(), 0);
                 for (left, first) in &one {
-                    for (right, second) in candidates.of(left).map(|at| &other[at]) {
+                    for (right, second) in candidates.for_assignment(left).map(|at| &other[at]) {
                         compared += 1;
                         if compared > COMPARED {
                             return BoundOutcome::Plain(SelectionOutcome::Invalid);
@@ -149,7 +149,7 @@ impl<'o> JoinCandidates<'o> {
     }
 
     /// Places of the assignments that may agree with this one.
-    fn of(&self, assignment: &VariableAssignment<'_>) -> impl Iterator<Item = usize> + '_ {
+    fn for_assignment(&self, assignment: &VariableAssignment<'_>) -> impl Iterator<Item = usize> + '_ {
         let element = self.variable.and_then(|variable| assignment.get(variable)).map(BoundElement::hash);
         let same: Vec<&Vec<usize>> = match element {
             Some(element) => self.by_element.get(&element).into_iter().collect(),

@@ -16,21 +16,21 @@ impl DocumentSelection {
     ///
     /// Conditions that leave groups out select some of these, as in `id.group != "b"`. So do those that do
     /// not depend on the group alone: values of fields, regular expressions on whole ids, buckets.
-    pub fn asks_outside(&self, groups: &[DocumentGroup]) -> Option<String> {
+    pub fn foreign_group_condition(&self, groups: &[DocumentGroup]) -> Option<String> {
         // Any other part of an id is unknown to a condition on the group.
         let samples = groups.iter().filter_map(|group| DocumentId::new("any", "any", group, "any").ok());
         let samples: Vec<Document> = samples.map(|id| Document { id, fields: Vec::new() }).collect();
-        self.root.asks_outside(&samples, false)
+        self.root.foreign_group_condition(&samples, false)
     }
 }
 
 impl SelectionCondition {
-    fn asks_outside(&self, samples: &[Document], is_negated: bool) -> Option<String> {
+    fn foreign_group_condition(&self, samples: &[Document], is_negated: bool) -> Option<String> {
         match self {
             SelectionCondition::Constant(_) | SelectionCondition::Type(_) => None,
-            SelectionCondition::Not(inner) => inner.asks_outside(samples, !is_negated),
+            SelectionCondition::Not(inner) => inner.foreign_group_condition(samples, !is_negated),
             SelectionCondition::And(parts) | SelectionCondition::Or(parts) => {
-                parts.iter().find_map(|part| part.asks_outside(samples, is_negated))
+                parts.iter().find_map(|part| part.foreign_group_condition(samples, is_negated))
             }
             SelectionCondition::Compare(comparison) => {
                 let asks = match comparison.is_about_group() {

@@ -30,8 +30,9 @@ impl DocumentSelection {
     /// Text of the selection for the documents of one group, if it names no groups, and asks for none of
     /// other groups. `true`, which asks for all documents, does.
     pub fn text_of_group(&self, group: &DocumentGroup) -> Option<String> {
-        let asks_elsewhere = self.selects_all() || self.asks_outside(std::slice::from_ref(group)).is_some();
-        if asks_elsewhere || self.groups().is_some() {
+        let names_other_groups =
+            self.selects_all() || self.foreign_group_condition(std::slice::from_ref(group)).is_some();
+        if names_other_groups || self.groups().is_some() {
             return None;
         }
         let mut text = String::new();
@@ -51,7 +52,7 @@ impl DocumentSelection {
 }
 
 impl IdLiteral {
-    /// The id with the group; `None` if it is no id without a group.
+    /// The id with the group; `None` if it is not an id without a group.
     fn within(&self, group: &DocumentGroup) -> Option<String> {
         let (before, name) = self.text.split_once("::")?;
         let colons = before.matches(':').count();

@@ -381,7 +381,7 @@ impl ServeArguments {
             listen: given.listen.unwrap_or(defaults.listen),
             config_listen: given.config_listen.unwrap_or(defaults.config_listen),
             insecure: given.insecure.unwrap_or(false),
-            is_closed: credentials.is_given(),
+            is_closed: credentials.are_required(),
         };
         listening.check()?;
         let hosts = given.hosts()?;
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_clusters_are_told_of_where_there_is_none() {
+    fn cluster_settings_without_a_cluster_are_named() {
         let flags = ServeArguments { name: Some("n0".to_owned()), ..ServeArguments::default() };
         let passed_over = |file: &str| resolve(file, flags.clone()).expect("it is right").passed_over;
         assert_eq!(passed_over("peer-port = 1\nport = 2"), ["name", "peer-port"]);

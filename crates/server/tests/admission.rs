@@ -636,7 +636,7 @@ fn many_large_bodies_at_once_are_bounded() {
 
 /// Clients that ask for much, and do not read it.
 #[test]
-fn answers_that_nobody_reads_are_bounded() {
+fn unread_answers_are_bounded() {
     let server = start();
     let (url, process) = (server.url(), server.process_id());
     for number in 0..12 {

@@ -278,7 +278,7 @@ impl ModelStorage {
         newest.into_values().cloned().collect()
     }
 
-    /// Documents of a replica: newest versions that are no removals.
+    /// Documents of a replica: newest versions except removals.
     pub(crate) fn documents(&self, bucket: BucketId) -> Vec<DocumentVersion> {
         let inner = self.inner.borrow();
         let versions = inner.replicas.get(&bucket).into_iter().flat_map(|replica| replica.versions.values());

@@ -381,13 +381,13 @@ impl StoreContext {
     }
 
     /// Returns true if the partner has nothing that was dropped until a time.
-    pub fn is_erased_elsewhere(&self, dropped: u64) -> bool {
+    pub fn is_erased_by_partner(&self, dropped: u64) -> bool {
         let partner = self.erasure_partner.read().clone();
         partner.is_none_or(|partner| partner.has_erased(Timestamp(dropped)))
     }
 
     /// Requests the partner to erase documents that were dropped until a time.
-    pub fn erase_elsewhere(&self, dropped: u64) {
+    pub fn request_erasure_of_partner(&self, dropped: u64) {
         let partner = self.erasure_partner.read().clone();
         partner.iter().for_each(|partner| partner.erase(Timestamp(dropped)));
     }

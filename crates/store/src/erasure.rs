@@ -71,8 +71,9 @@ impl Store {
     }
 
     /// Returns the erasure of a group, with the places that still have something of it; `None` if the group
-    /// was not dropped, or so long ago that the receipt was deleted. Costs a look at the directory of each
-    /// file.
+    /// was not dropped, or so long ago that the receipt was deleted.
+    ///
+    /// Cost: reads the directory of each file.
     ///
     /// # Errors
     /// The files cannot be listed.
@@ -87,7 +88,7 @@ impl Store {
             erasure.holders = ErasureHolders {
                 files: left.files(),
                 logs: left.logs,
-                elsewhere: !shared.is_erased_elsewhere(record.dropped),
+                elsewhere: !shared.is_erased_by_partner(record.dropped),
             };
         }
         Ok(Some(erasure))

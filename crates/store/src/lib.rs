@@ -7,8 +7,9 @@
 //!
 //! - [`Store::write`] is durable and visible when its callback is called; one sync serves many writers.
 //! - [`Store::view`] gives search the documents of groups as columns, as they are at one instant.
-//! - [`Store::get`], [`Store::visit`] and the drops do as their names say; [`Store::visit_rows`] is a visit
-//!   that makes no documents, and [`Store::sweep`] one that changes the documents it finds.
+//! - [`Store::get`] reads one document, [`Store::visit`] the documents of a range page by page.
+//!   [`Store::visit_rows`] is a visit that builds no documents, [`Store::sweep`] one that changes what it
+//!   finds.
 //! - [`Store::apply`] accepts versions with their timestamps, as other replicas have them;
 //!   [`Store::replica_infos`] describes the contents of a bucket, [`Store::export`] and [`Store::import`]
 //!   move it as files.

@@ -67,8 +67,8 @@ impl Store {
         buckets.iter().map(|bucket| info(shared, &counting, *bucket, removals_since)).collect()
     }
 
-    /// From now on there is a replica of each of these buckets, if only an empty one, and it has all that it
-    /// should. One that is there stays as it is. Durable when it returns.
+    /// Creates an empty, complete replica of each of these buckets that has none; existing ones stay as they
+    /// are. Durable when it returns.
     ///
     /// # Errors
     /// The manifest cannot be written.
@@ -127,7 +127,7 @@ impl Store {
         self.shared().timestamps.next()
     }
 
-    /// Returns true if a replica of this bucket was made ([`Store::create_replicas`]). Costs a lookup in the
+    /// Returns true if a replica of this bucket was made ([`Store::create_replicas`]). Cost: a lookup in the
     /// manifest in memory.
     pub fn has_replica(&self, bucket: BucketId) -> bool {
         self.shared().state().replicas.contains_key(&bucket)

@@ -235,8 +235,9 @@ impl Store {
         Ok(true)
     }
 
-    /// Names of the snapshots that have versions of a group, and of those that cannot be read. Costs a look
-    /// at the directory of each of their files, once for those that they share.
+    /// Names of the snapshots that have versions of a group, and of those that cannot be read.
+    ///
+    /// Cost: reads the directory of each of their files, once for those that they share.
     ///
     /// # Errors
     /// Those of [`Store::snapshots`].

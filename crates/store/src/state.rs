@@ -148,7 +148,7 @@ pub(crate) struct AppendPermit<'g> {
 }
 
 impl AppendPermit<'_> {
-    /// From now on nothing is appended.
+    /// Closes the generation: nothing is appended to it any more.
     pub fn close(self) {
         self.generation.closed.store(true, Ordering::Release);
     }

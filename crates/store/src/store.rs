@@ -90,14 +90,14 @@ impl Store {
         })
     }
 
-    /// From now on, documents are laid out so: in views at once, in segments when they are written next.
+    /// Replaces the layout of columns. Views use it at once, segments when they are written next.
     pub fn set_layout(&self, layout: Arc<dyn StoreLayout>) {
         self.inner.shared.set_layout(layout);
     }
 
-    /// Writes; `done` is called when the write is durable and visible to every later view, or has failed. It
-    /// is called on a thread that other writes wait for (or on this one, when refused at once), so it should
-    /// only hand the answer on.
+    /// Writes one document. `done` is called once the write is durable and visible to every later view, or
+    /// has failed: on a thread that other writes wait for, or on this one if the write is refused at once. So
+    /// it should only pass the answer on.
     pub fn write(
         &self,
         write: DocumentWrite,
@@ -182,8 +182,10 @@ impl Store {
         self.get_fields(id, None)
     }
 
-    /// The documents of this type in this scope, as they are now. Costs a look at the directories, not the
-    /// documents, unless versions in several places have to be compared.
+    /// The documents of this type in this scope, as they are now.
+    ///
+    /// Cost: reads the directories of the segments that can have them, and their ids only if versions in
+    /// several places have to be compared.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -193,8 +195,10 @@ impl Store {
         view::view(&self.inner.shared, document_type, scope)
     }
 
-    /// The documents with these ids, if they are of this type, as they are now; if buckets are given, only
-    /// those in these. Costs a look at the directories, and at the ids of the chunks that can have one.
+    /// The documents with these ids that are of this type, as they are now; only those in the buckets
+    /// `within`, if these are given.
+    ///
+    /// Cost: reads the directories of the segments, and the ids of the chunks that can have one.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -210,8 +214,9 @@ impl Store {
     }
 
     /// Returns the groups after `after` that have documents of these types in a scope of buckets, with their
-    /// sizes there. At most `wanted` groups are looked at. Costs a look at the directories, masks and keys of
-    /// these groups.
+    /// sizes there. At most `wanted` groups are examined.
+    ///
+    /// Cost: reads the directories, masks and keys of these groups.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -241,8 +246,9 @@ impl Store {
     }
 
     /// Returns the number of segment files that have versions of a group. After a merge has left them out for
-    /// their own bucket, a file can still have them, as long as another bucket uses the file. Costs a look at
-    /// the directory of each file.
+    /// their own bucket, a file can still have them, as long as another bucket uses the file.
+    ///
+    /// Cost: reads the directory of each file.
     ///
     /// # Errors
     /// A file cannot be read or is damaged.
@@ -346,7 +352,7 @@ impl Store {
         Ok(())
     }
 
-    /// The buckets there are now, in the order of keys.
+    /// Buckets of the store, in the order of keys.
     pub fn buckets(&self) -> Vec<BucketId> {
         self.inner.shared.state().buckets.iter().map(|bucket| bucket.id).collect()
     }
@@ -365,14 +371,14 @@ impl Store {
         sweep::sweep(self, visit, decide)
     }
 
-    /// From now on, these limits hold.
+    /// Replaces the limits that can change while the store is open.
     pub fn set_tuning(&self, tuning: StoreTuning) {
         self.inner.shared.set_tuning(tuning);
         self.inner.shared.alarm.ring();
     }
 
-    /// From now on, until the store is closed, buckets of these areas, and of no others, are split at this
-    /// size. So the drop of a large group there removes files, and merges none.
+    /// Splits buckets of these areas, and of no others, at this size in bytes, until the store is closed. So
+    /// the drop of a large group there removes files, and merges none.
     pub fn separate_files(&self, areas: impl IntoIterator<Item = BucketId>, split_bytes: u64) {
         let areas = areas.into_iter().map(|bucket| SeparateArea { bucket, split_bytes });
         if self.inner.shared.separate_files(areas.collect()) {
@@ -380,8 +386,7 @@ impl Store {
         }
     }
 
-    /// From now on, segments are written in this format. Those that exist stay as they are until they are
-    /// merged.
+    /// Sets the format in which segments are written. Those that exist keep theirs until they are merged.
     pub fn set_segment_format(&self, format: SegmentFormat) {
         self.inner.shared.set_segment_format(format);
     }
@@ -395,7 +400,7 @@ impl Store {
         self.inner.sealer.seal()
     }
 
-    /// Merges, splits and forgets until there is nothing more to do; returns when that is done.
+    /// Merges, splits and prunes until there is nothing more to do; returns when that is done.
     ///
     /// # Errors
     /// A segment cannot be read, or one or the manifest cannot be written.

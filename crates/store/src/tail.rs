@@ -45,7 +45,7 @@ pub(crate) type SharedRowVisitor<'a> = dyn FnMut(SharedRow) -> Result<ControlFlo
 
 /// One generation's rows.
 pub(crate) trait TailRows: Send + Sync {
-    /// Adds rows, all or none. When this returns they are as durable as was asked, and in every later
+    /// Adds rows, all or none. When this returns they are as durable as `durability` says, and in every later
     /// snapshot. Their ids are in the filter before any snapshot has them.
     fn append(&self, rows: Vec<NewRow>, durability: RowDurability) -> Result<(), AppendError>;
 

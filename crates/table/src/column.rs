@@ -13,7 +13,7 @@ use crate::Error;
 const ID_COLUMN: &str = "id";
 
 /// Its name otherwise; with underscores behind it if there is a field of this name too.
-const OTHER_ID_COLUMN: &str = "documentid";
+const FALLBACK_ID_COLUMN: &str = "documentid";
 
 /// Key of the table's metadata with the name of the document type.
 pub(crate) const TYPE_METADATA: &str = "millrace.type";
@@ -26,7 +26,7 @@ pub(crate) fn id_column(document_type: &DocumentType) -> String {
     if document_type.field(ID_COLUMN).is_none() {
         return ID_COLUMN.to_owned();
     }
-    let mut name = OTHER_ID_COLUMN.to_owned();
+    let mut name = FALLBACK_ID_COLUMN.to_owned();
     while document_type.field(&name).is_some() {
         name.push('_');
     }

@@ -44,7 +44,7 @@ impl TableColumns {
         &self.schema
     }
 
-    /// Reads puts as JSON lines; fields that are no columns are left out.
+    /// Reads puts as JSON lines; fields without a column are left out.
     ///
     /// # Errors
     /// A line is not a put of a document of this type.

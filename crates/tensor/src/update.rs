@@ -104,7 +104,7 @@ impl Tensor {
     /// [`TENSOR_BYTES_MAX`](crate::TENSOR_BYTES_MAX).
     pub fn with_subspaces(&self, other: &Tensor) -> Result<Tensor, Error> {
         if self.tensor_type() != other.tensor_type() || self.tensor_type().mapped().next().is_none() {
-            return Err(self.only_mapped("added"));
+            return Err(self.not_mapped_error("added"));
         }
         let mut builder = crate::TensorBuilder::new(self.tensor_type());
         let dense = self.tensor_type().dense_size();
@@ -123,7 +123,7 @@ impl Tensor {
     /// No dimension is mapped, so that nothing can be removed.
     pub fn without_subspaces(&self, remove: &TensorRemove) -> Result<Tensor, Error> {
         if self.tensor_type().mapped().next().is_none() {
-            return Err(self.only_mapped("removed"));
+            return Err(self.not_mapped_error("removed"));
         }
         let dense = self.tensor_type().dense_size();
         let mut labels = Vec::new();
@@ -149,7 +149,7 @@ impl Tensor {
         Tensor::new(self.tensor_type().clone(), labels, cells)
     }
 
-    fn only_mapped(&self, what: &str) -> Error {
+    fn not_mapped_error(&self, what: &str) -> Error {
         Error::Value {
             tensor_type: self.tensor_type().to_string(),
             reason: format!("cells can only be {what} where a dimension is mapped; use modify or assign"),

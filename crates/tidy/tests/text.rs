@@ -57,7 +57,7 @@ fn links_of_documents_lead_somewhere() {
 /// Words that messages do without, beside "is no X" for "is not an X".
 const DIALECT: [&str; 7] = ["told", "nobody", "whoever", "anew", "somebody", "thereby", "whatever"];
 
-/// Text for people that is no message: the sentences of generated mails.
+/// Text for people that is not a message: the sentences of generated mails.
 const SENTENCES: &str = "crates/mail/src/corpus/";
 
 #[test]

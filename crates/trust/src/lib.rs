@@ -7,9 +7,10 @@
 //!
 //! Certificates are renewed while connections live: [`NodeTrust::renew`] reads the files again, and the next
 //! connection uses the new ones. The contents of connections are the concern of other crates.
-//! [`ServiceFiles`] is for connections to a service that is not a node: etcd; [`certificate_and_key`] reads a
-//! node's certificate for its clients, [`by_system`] is how these verify it, and [`in_words`] describes the
-//! problem of either.
+//!
+//! Beyond nodes: [`ServiceFiles`] has the certificates for connections to etcd, [`certificate_and_key`] reads
+//! the certificate that a node shows to clients, [`by_system`] verifies it with the authorities that the
+//! system trusts, and [`in_words`] describes a certificate error.
 
 mod client;
 mod configs;

@@ -72,7 +72,7 @@ async fn only_nodes_of_the_cluster_are_heard() {
 }
 
 #[tokio::test]
-async fn who_does_not_speak_tls_is_told_from_who_shows_the_wrong_certificate() {
+async fn peers_without_tls_and_with_wrong_certificates_get_different_errors() {
     let node = node(&TestAuthority::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound").to_string();

@@ -16,7 +16,7 @@ use crate::{ClusterState, ClusterVersion, MachineTime, NodeKey};
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Pause before buckets that move are checked again, and after an obstacle at another node.
-const AGAIN: Duration = Duration::from_millis(100);
+const RECHECK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time after which a node follows an application although it does not know how it differs from the one
 /// before: those that know have stopped, or started again.
@@ -224,7 +224,7 @@ impl Reindexer {
         // If the record has changed, the new one is received first.
         let pause = match (&outcome, &job) {
             (Ok(true), OpenReindexJob::Mark(_)) => Duration::ZERO,
-            (Ok(_), _) => AGAIN,
+            (Ok(_), _) => RECHECK_PAUSE,
             (Err(_), _) => IDLE,
         };
         self.wakes = self.now.monotonic + pause;
@@ -242,7 +242,7 @@ impl Reindexer {
         effects: &mut Vec<ReindexEffect>,
     ) {
         let Some(OpenReindexJob::Inspect { key, task, bucket }) = self.answered(job) else { return };
-        self.wakes = self.now.monotonic + AGAIN;
+        self.wakes = self.now.monotonic + RECHECK_PAUSE;
         let (Ok(holders), Some(pass)) = (outcome, self.passes.get_mut(&key)) else { return };
         if let Some(page) = pass.inspected(bucket, &holders, self.me, self.now) {
             let NextPage { position, version, until } = page;
@@ -256,7 +256,7 @@ impl Reindexer {
 
     fn walked(&mut self, job: ReindexJobId, outcome: Result<WalkedPage, ReindexObstacle>) {
         let Some(OpenReindexJob::Walk { key, bucket, version }) = self.answered(job) else { return };
-        self.wakes = self.now.monotonic + AGAIN;
+        self.wakes = self.now.monotonic + RECHECK_PAUSE;
         let Some(pass) = self.passes.get_mut(&key) else { return };
         match outcome {
             Ok(page) => {

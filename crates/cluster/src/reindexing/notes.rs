@@ -252,7 +252,7 @@ impl ReindexNotes {
                 reason: format!("node {node}: {}", failure.reason),
                 ..failure.clone()
             });
-            run.tell(started_ms, progress(state, marks.values()), failure);
+            run.record_reports(started_ms, progress(state, marks.values()), failure);
         }
         types
     }

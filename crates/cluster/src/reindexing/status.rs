@@ -86,16 +86,16 @@ pub struct ReindexFailure {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReindexStep {
     /// More to do.
-    GoesOn {
+    Continued {
         /// Position of the next step.
         position: String,
         /// Share that is done, 0 to 1.
         progress: f64,
     },
     /// All documents are done.
-    Ends,
+    Completed,
     /// Failed, for this reason; retried later.
-    Fails(String),
+    Failed(String),
 }
 
 impl ReindexFailure {
@@ -158,7 +158,7 @@ impl ReindexRun {
     }
 
     /// Returns the reindexing if it runs now, and starts it if necessary.
-    pub fn goes_on(&mut self, now_ms: u64, grace_ms: u64) -> Option<&ReindexRun> {
+    pub fn running(&mut self, now_ms: u64, grace_ms: u64) -> Option<&ReindexRun> {
         let waits = self.failure.as_ref().is_some_and(|failure| failure.waits(now_ms, grace_ms));
         if !self.is_active() || waits {
             return None;
@@ -168,30 +168,30 @@ impl ReindexRun {
     }
 
     /// Merges the reports of the nodes of a cluster.
-    pub(super) fn tell(&mut self, started_ms: u64, progress: f64, failure: Option<ReindexFailure>) {
+    pub(super) fn record_reports(&mut self, started_ms: u64, progress: f64, failure: Option<ReindexFailure>) {
         (self.started_ms, self.progress, self.failure) = (Some(started_ms), progress, failure);
     }
 
     /// Records that all nodes of a cluster have done their part; the first part began at `started_ms`.
     pub(super) fn end(&mut self, started_ms: u64, now_ms: u64) {
-        self.tell(started_ms, 0.0, None);
-        self.advance(ReindexStep::Ends, now_ms);
+        self.record_reports(started_ms, 0.0, None);
+        self.advance(ReindexStep::Completed, now_ms);
     }
 
     /// Records the outcome of a step.
     pub fn advance(&mut self, step: ReindexStep, now_ms: u64) {
         self.failure = None;
         match step {
-            ReindexStep::GoesOn { position, progress } => {
+            ReindexStep::Continued { position, progress } => {
                 self.position = Some(position);
                 self.progress = progress;
             }
-            ReindexStep::Ends => {
+            ReindexStep::Completed => {
                 self.position = None;
                 self.progress = 1.0;
                 self.ended_ms = Some(now_ms);
             }
-            ReindexStep::Fails(reason) => self.failure = Some(ReindexFailure { at_ms: now_ms, reason }),
+            ReindexStep::Failed(reason) => self.failure = Some(ReindexFailure { at_ms: now_ms, reason }),
         }
     }
 }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn running(status: &mut ReindexStatus, now_ms: u64, grace_ms: u64) -> Option<&ReindexRun> {
-        status.run.as_mut()?.goes_on(now_ms, grace_ms)
+        status.run.as_mut()?.running(now_ms, grace_ms)
     }
 
     #[test]
@@ -227,12 +227,12 @@ mod tests {
         let advance = |status: &mut ReindexStatus, step, now| {
             status.run.as_mut().expect("it was begun").advance(step, now);
         };
-        advance(&mut status, ReindexStep::Fails("no".to_owned()), 20);
+        advance(&mut status, ReindexStep::Failed("no".to_owned()), 20);
         assert_eq!(state(&status), "failed");
         assert!(running(&mut status, 24, 5).is_none(), "it waits");
         let position = running(&mut status, 25, 5).map(|run| run.position.clone());
         assert_eq!(position, Some(None), "it goes on where it was");
-        advance(&mut status, ReindexStep::GoesOn { position: "x".to_owned(), progress: 0.5 }, 26);
+        advance(&mut status, ReindexStep::Continued { position: "x".to_owned(), progress: 0.5 }, 26);
         assert_eq!(state(&status), "running");
         status.ready.as_mut().expect("it was marked").speed = 0.0;
         assert!(running(&mut status, 27, 5).is_some(), "speeds are set by deployments");
@@ -241,7 +241,7 @@ mod tests {
         status.ready.as_mut().expect("it was marked").speed = 2.0;
         status.put_into_effect(4);
         assert_eq!(running(&mut status, 28, 5).and_then(|run| run.position.clone()).as_deref(), Some("x"));
-        advance(&mut status, ReindexStep::Ends, 30);
+        advance(&mut status, ReindexStep::Completed, 30);
         assert_eq!(state(&status), "successful");
         assert!(running(&mut status, 31, 5).is_none());
         status.mark(10, 1.0);

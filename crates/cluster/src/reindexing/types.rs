@@ -86,7 +86,7 @@ impl ReindexedTypes {
     }
 
     /// Types of a content cluster, with their status.
-    pub fn of(&self, cluster: &str) -> impl Iterator<Item = (&Arc<str>, &ReindexStatus)> {
+    pub fn in_cluster(&self, cluster: &str) -> impl Iterator<Item = (&Arc<str>, &ReindexStatus)> {
         self.0.get(cluster).into_iter().flatten()
     }
 

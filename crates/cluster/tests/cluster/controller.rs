@@ -401,7 +401,7 @@ fn keys_that_were_lost_are_read_from_the_state() {
 }
 
 #[test]
-fn a_listed_node_takes_its_key_from_whoever_joined_with_it() {
+fn a_listed_node_takes_the_key_of_the_node_that_joined_by_its_name() {
     let mut cluster = ControlledCluster::new(flat(1));
     cluster.run("0 start a x");
     cluster.configuration = flat(2);
@@ -428,7 +428,7 @@ fn a_degraded_group_is_taken_out_whole() {
 }
 
 #[test]
-fn whoever_joins_a_cluster_of_groups_goes_where_it_says_or_where_the_fewest_are() {
+fn a_joining_node_is_placed_in_its_group_or_in_the_smallest() {
     let mut cluster = ControlledCluster::new(grouped(0.0));
     cluster.run("0 start a b c d\n1 start x\n2 start y");
     cluster.starts += 1;
@@ -488,7 +488,7 @@ fn nothing_is_declared_while_most_nodes_are_away_without_a_word() {
 
 /// New nodes must not make the absent ones a minority: by the state that these know, they are none.
 #[test]
-fn nobody_is_taken_out_who_could_go_on_by_an_earlier_state() {
+fn no_node_is_taken_out_that_could_continue_by_an_earlier_state() {
     let joined = "0 start a b c\n10 deaf a b c\n10 start v w x y\n20 gone a b c\n50";
     check(flat(3), joined, &["0 uuu", "10 uuuuuuu"]);
     // A new leader knows it as well.

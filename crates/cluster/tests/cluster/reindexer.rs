@@ -192,7 +192,7 @@ fn an_application_that_no_node_knows_the_changes_of_is_followed_later() {
     node.pass(Duration::from_secs(3));
     assert_eq!(node.lines.first().map(String::as_str), Some("reindexing"));
     let notes = ReindexNotes::read(&node.notes).expect("it can be read");
-    let pending: Vec<_> = notes.record.types.of("sim").map(|(_, status)| status.pending).collect();
+    let pending: Vec<_> = notes.record.types.in_cluster("sim").map(|(_, status)| status.pending).collect();
     assert_eq!((notes.record.generation, pending), (3, vec![Some(3)]));
 }
 

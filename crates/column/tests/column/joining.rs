@@ -85,7 +85,7 @@ fn the_declared_type_decides_wherever_its_part_stands() {
 }
 
 #[test]
-fn types_of_one_layout_are_told_apart_by_their_record() {
+fn types_of_one_layout_are_distinguished_by_their_record() {
     let word = text("word");
     let texts = column(&DataType::String, std::slice::from_ref(&word));
     let raws = column(&DataType::Raw, &[DocumentValue::Raw(b"raw".to_vec())]);

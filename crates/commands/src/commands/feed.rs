@@ -20,7 +20,7 @@ use crate::output::{CommandOutput, counted, note};
 use crate::table_file::TableFile;
 
 /// Number of failures with the same reason that are listed individually.
-const ALIKE_MAX: usize = 3;
+const LISTED_PER_REASON_MAX: usize = 3;
 
 /// Feeds all files. The exit status is 1 if an operation failed.
 pub async fn run(
@@ -189,7 +189,7 @@ pub fn text(name: &str, report: &FeedReport, source: FeedSource) -> String {
     let shown = report.failures.iter().filter(|failure| {
         let of_message = alike.entry(&failure.message).or_default();
         *of_message += 1;
-        *of_message <= ALIKE_MAX
+        *of_message <= LISTED_PER_REASON_MAX
     });
     let mut lines: Vec<String> = shown
         .map(|failure| {

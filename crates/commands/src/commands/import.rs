@@ -15,7 +15,7 @@ use crate::lines::LineReader;
 use crate::output::{CommandOutput, note};
 
 /// Maximum number of unusable messages that are listed individually.
-const TOLD_MAX: u64 = 10;
+const LISTED_MESSAGES_MAX: u64 = 10;
 
 /// Feeds an archive's messages. The exit status is 1 if a message could not be used or fed.
 pub async fn run(
@@ -37,7 +37,7 @@ pub async fn run(
     let operations = import.filter_map(move |message| match message {
         Ok(message) => Some(message.operation(&group)),
         Err(error) => {
-            if counted.fetch_add(1, Ordering::Relaxed) < TOLD_MAX {
+            if counted.fetch_add(1, Ordering::Relaxed) < LISTED_MESSAGES_MAX {
                 note(format_args!("skipped: {error}"));
             }
             None

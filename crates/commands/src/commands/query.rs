@@ -195,7 +195,7 @@ fn with_document_ids(yql: &str) -> String {
     }
 }
 
-/// Fields that a statement lists, or `*`; `None` if it is no such statement.
+/// Fields that a statement lists, or `*`; `None` if it is another statement.
 fn listed_fields(yql: &str) -> Option<&str> {
     let (select, rest) = yql.trim_start().split_at_checked(SELECT.len())?;
     let (fields, _) = rest.split_once(" from ")?;

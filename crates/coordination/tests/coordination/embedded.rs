@@ -29,7 +29,7 @@ async fn a_restart_keeps_what_no_lease_holds() {
 }
 
 #[tokio::test]
-async fn whoever_watches_from_before_what_is_remembered_is_told_the_difference() {
+async fn a_watch_from_a_forgotten_revision_gets_the_difference() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let coordination = open(directory.path());
     let mut watch = PrefixWatch::new(Arc::clone(&coordination), "a");

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{FEW, FieldUpdate};
+use super::{FieldUpdate, LINEAR_SEARCH_MAX};
 use crate::wire::encode_value;
 use crate::{DataType, Document, DocumentType, DocumentValue, Error, UpdatePathStep};
 
 /// The changes, those of each field together in their order: fields do not depend on each other.
 pub(super) fn by_field(updates: &[FieldUpdate]) -> Vec<&FieldUpdate> {
     let mut ordered: Vec<&FieldUpdate> = updates.iter().collect();
-    if updates.len() > FEW {
+    if updates.len() > LINEAR_SEARCH_MAX {
         let mut firsts: HashMap<&str, usize> = HashMap::new();
         for (at, update) in updates.iter().enumerate() {
             firsts.entry(&update.path.field).or_insert(at);
@@ -28,7 +28,7 @@ pub(super) fn changes_of_entries(updates: &[&FieldUpdate]) -> usize {
             && matches!(update.path.steps.first(), Some(UpdatePathStep::Key(_)))
     };
     match updates.iter().take_while(is_alike).count() {
-        few if few <= FEW => 0,
+        few if few <= LINEAR_SEARCH_MAX => 0,
         many => many,
     }
 }

@@ -271,7 +271,7 @@ fn an_idle_model_goes_and_comes_back() {
 }
 
 #[test]
-fn a_caller_without_time_is_told_so() {
+fn a_caller_without_time_gets_a_timeout() {
     let embedder = tiny("");
     let target = TensorType::parse("tensor<float>(x[16])").expect("a type");
     let late = ModelCaller {

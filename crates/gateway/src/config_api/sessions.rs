@@ -44,7 +44,7 @@ pub(crate) struct SessionDisk {
 
 /// Bytes of a [`SessionDisk`], free again when it is dropped.
 pub(crate) struct SessionReservation {
-    of: Arc<SessionDisk>,
+    disk: Arc<SessionDisk>,
     bytes: u64,
 }
 
@@ -99,7 +99,7 @@ impl UploadSessions {
 
     /// A share of the bytes on disk, initially empty.
     pub(crate) fn disk_share(&self) -> SessionReservation {
-        SessionReservation { of: Arc::clone(&self.disk), bytes: 0 }
+        SessionReservation { disk: Arc::clone(&self.disk), bytes: 0 }
     }
 
     /// Bytes on disk of all sessions and uploads.
@@ -206,10 +206,10 @@ impl SessionReservation {
     /// # Errors
     /// [`Error::SessionsFull`].
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Error> {
-        let before = self.of.used.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) > self.of.bytes_max {
-            self.of.used.fetch_sub(bytes, Ordering::Relaxed);
-            return Err(Error::SessionsFull { max: self.of.bytes_max });
+        let before = self.disk.used.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.disk.bytes_max {
+            self.disk.used.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(Error::SessionsFull { max: self.disk.bytes_max });
         }
         self.bytes += bytes;
         Ok(())
@@ -219,7 +219,7 @@ impl SessionReservation {
     pub(crate) fn shrink(&mut self, bytes: u64) {
         assert!(bytes <= self.bytes, "a session gives back no more bytes than it has taken");
         self.bytes -= bytes;
-        self.of.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.disk.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 

@@ -50,7 +50,7 @@ fn completed(
     parameters: &RequestParameters,
     of_body: Option<&str>,
 ) -> RequestParameters {
-    // A text that is no selection is refused where it is executed.
+    // A text that is not a selection is refused where it is executed.
     let complete = |text: &str| {
         DocumentSelection::parse(text).map_or_else(|_| text.to_owned(), |parsed| parsed.text_within(group))
     };

@@ -18,7 +18,7 @@ pub(super) enum DocumentTarget {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct DocumentScope {
     /// Namespace and document type; `None` for all of them, if the path has neither.
-    pub(super) of: Option<(String, String)>,
+    pub(super) namespace_and_type: Option<(String, String)>,
     /// Group, if the path names one.
     pub(super) group: Option<DocumentGroup>,
 }
@@ -118,7 +118,7 @@ impl DocumentTarget {
         };
         if name.is_empty() {
             return Ok(DocumentTarget::Documents(DocumentScope {
-                of: Some((namespace, document_type)),
+                namespace_and_type: Some((namespace, document_type)),
                 group,
             }));
         }
@@ -155,10 +155,10 @@ mod tests {
     fn paths_of_many() {
         #[track_caller]
         fn check(path: &str, of: Option<(&str, &str)>, group: Option<DocumentGroup>) {
-            let of = of.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+            let namespace_and_type = of.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
             assert_eq!(
                 DocumentTarget::parse(path).ok(),
-                Some(DocumentTarget::Documents(DocumentScope { of, group })),
+                Some(DocumentTarget::Documents(DocumentScope { namespace_and_type, group })),
                 "{path}"
             );
         }

@@ -34,11 +34,11 @@ use crate::http::{self, BudgetReservation};
 use crate::quota::UncommittedSize;
 
 /// Number of documents changed at one time.
-const TOGETHER: usize = 256;
+const DOCUMENTS_PER_STEP: usize = 256;
 
 /// Number of documents selected at one time. Each selection walks the unsealed rows, to which the changes
 /// add.
-const SELECTED: usize = 32 * TOGETHER;
+const SELECTED: usize = 32 * DOCUMENTS_PER_STEP;
 
 /// Default time limit of one request.
 const TIME_CHUNK: Duration = Duration::from_secs(60);
@@ -72,7 +72,7 @@ pub(super) async fn update_where(
     request: Request,
 ) -> Result<Response, Error> {
     check_parameters(call)?;
-    let Some((namespace, document_type)) = documents.of.clone() else {
+    let Some((namespace, document_type)) = documents.namespace_and_type.clone() else {
         return Err(Error::BadRequest(
             "an update needs a document type: PUT to /document/v1/NAMESPACE/TYPE/docid/".to_owned(),
         ));
@@ -233,7 +233,7 @@ async fn sweep(call: &DocumentCall, going: SweepRequest, fence: ReadFence) -> Re
     let chunk = call.parameters.duration("timeChunk")?.unwrap_or(TIME_CHUNK);
     let deadline = Instant::now() + chunk.min(call.time_left());
     call.node.metrics().count(CountedMetric::Visits);
-    let Some(request) = &call.spread else {
+    let Some(request) = &call.spread_request else {
         let from = going.pass.start();
         let portion = SweepPortion { part: call.stage.part(), from, deadline, fence };
         let (count, continuation) = going.sweep_own(call, portion).await?;
@@ -315,7 +315,7 @@ async fn sweep_here(
         let selected = selected?;
         let mut ids = selected.ids.into_iter().peekable();
         while ids.peek().is_some() {
-            let together: Vec<DocumentId> = ids.by_ref().take(TOGETHER).collect();
+            let together: Vec<DocumentId> = ids.by_ref().take(DOCUMENTS_PER_STEP).collect();
             if change.bytes > 0 {
                 // The first ones are changed in any case, so that a request gets on. They wait as well: each
                 // bucket of a divided group has first ones.
@@ -331,7 +331,7 @@ async fn sweep_here(
                 }
             }
             let last = together.last().cloned();
-            match change_together(call, pass, change, together).await? {
+            match change_documents(call, pass, change, together).await? {
                 BatchChangeOutcome::Changed(changed) => count += changed,
                 BatchChangeOutcome::Unsettled(_) if count > 0 => return Ok((count, continuation)),
                 BatchChangeOutcome::Unsettled(reason) => return Err(Error::Unsettled(reason)),
@@ -380,7 +380,7 @@ enum BatchChangeOutcome {
 ///
 /// # Errors
 /// Some were changed, or it cannot be known; or a change is refused.
-async fn change_together(
+async fn change_documents(
     call: &DocumentCall,
     pass: &Arc<VisitPass>,
     change: &SweepChange,

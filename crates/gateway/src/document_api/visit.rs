@@ -28,7 +28,7 @@ pub(super) use self::sliced::forwarded;
 const PAGE: usize = 256;
 
 /// Maximum number of documents in an answer that is not streamed.
-const WANTED_MAX: usize = 1024;
+const PAGE_DOCUMENTS_MAX: usize = 1024;
 
 /// Size at which an answer that is not streamed ends, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -50,8 +50,9 @@ pub(super) async fn documents(
     let pass = pass.with_fields(fields);
     call.parameters.number("concurrency", 1, 1000)?;
     let wanted = call.parameters.number("wantedDocumentCount", 1, u64::MAX)?;
-    let wanted =
-        wanted.map_or(WANTED_MAX, |wanted| usize::try_from(wanted).unwrap_or(WANTED_MAX).min(WANTED_MAX));
+    let wanted = wanted.map_or(PAGE_DOCUMENTS_MAX, |wanted| {
+        usize::try_from(wanted).unwrap_or(PAGE_DOCUMENTS_MAX).min(PAGE_DOCUMENTS_MAX)
+    });
     call.node.metrics().count(CountedMetric::Visits);
     let deadline = Instant::now() + call.time_left().saturating_sub(MARGIN);
     let streams = call.parameters.flag("stream")?.unwrap_or(false);

@@ -163,8 +163,8 @@ async fn write(
     Ok(response)
 }
 
-/// Checks that neither the caller nor the group has written too much, which an update shows that was refused
-/// as it was decided.
+/// Checks that neither the caller nor the group has written too much, after an update was refused as
+/// overloaded when it was applied.
 ///
 /// # Errors
 /// [`Error::OverFed`].
@@ -215,7 +215,7 @@ async fn change(
     rewrites: Option<WriteCharge>,
 ) -> Result<Option<StoreChange>, Error> {
     let DocumentOperation { action, condition: text, create, .. } = operation;
-    let condition = text.as_deref().map(|text| condition(call, deployment, kind, text)).transpose()?;
+    let condition = text.as_deref().map(|text| parse_condition(call, deployment, kind, text)).transpose()?;
     let action = match action {
         OperationAction::Put(document) => {
             let document = indexed(call, kind, document).await?;
@@ -226,7 +226,7 @@ async fn change(
     };
     let (deadline, timeout) = (Instant::now() + call.time_left(), call.timeout);
     let operation = IndexedOperation { action, condition, create, deadline, timeout, rewrites };
-    Ok(decided(kind, destination, operation))
+    Ok(store_change(kind, destination, operation))
 }
 
 /// [`change`] on this thread, for a document type whose statements wait for nothing.
@@ -243,11 +243,11 @@ pub(super) fn change_here(
     assert!(!kind.scripts.waits(), "statements that wait for models run where a thread may wait");
     let destination = WriteDestination::read(call, deployment, kind)?;
     let DocumentOperation { action, condition: text, create, .. } = operation;
-    let condition = text.as_deref().map(|text| condition(call, deployment, kind, text)).transpose()?;
+    let condition = text.as_deref().map(|text| parse_condition(call, deployment, kind, text)).transpose()?;
     let action = match action {
         OperationAction::Put(document) => {
             let run = kind.scripts.run(document, &IndexingCaller::default());
-            let document = run.map_err(|error| refused(not_indexed(&error, call.timeout)))?;
+            let document = run.map_err(|error| refusal_error(indexing_refusal(&error, call.timeout)))?;
             rewrites.iter().for_each(|charge| charge.counter.count_document(&document, charge.bytes));
             OperationAction::Put(document)
         }
@@ -255,7 +255,7 @@ pub(super) fn change_here(
     };
     let (deadline, timeout) = (Instant::now() + call.timeout, call.timeout);
     let operation = IndexedOperation { action, condition, create, deadline, timeout, rewrites };
-    Ok(decided(kind, &destination, operation))
+    Ok(store_change(kind, &destination, operation))
 }
 
 /// An operation whose document has the output of its indexing statements.
@@ -271,7 +271,7 @@ struct IndexedOperation {
 }
 
 /// Returns the modification for the store; `None` if no cluster takes the document.
-fn decided(
+fn store_change(
     kind: &Arc<CompiledDocumentType>,
     destination: &WriteDestination,
     operation: IndexedOperation,
@@ -299,7 +299,7 @@ fn decided(
         (OperationAction::Update(update), condition) => {
             let caller = IndexingCaller { deadline: Some(deadline), ..IndexingCaller::default() };
             let update = StoredUpdate { update, condition, create, rewrites };
-            StoreChange::Modify(modify(Arc::clone(kind), update, caller, timeout))
+            StoreChange::Modify(modification(Arc::clone(kind), update, caller, timeout))
         }
     })
 }
@@ -323,11 +323,11 @@ async fn indexed(
     } else {
         kind.scripts.run(document, &IndexingCaller::default())
     };
-    outcome.map_err(|error| refused(not_indexed(&error, call.timeout)))
+    outcome.map_err(|error| refusal_error(indexing_refusal(&error, call.timeout)))
 }
 
 /// Refusal of a document whose indexing statements failed, in a request with this time limit.
-fn not_indexed(error: &millrace_indexing::Error, timeout: Duration) -> WriteRefusal {
+fn indexing_refusal(error: &millrace_indexing::Error, timeout: Duration) -> WriteRefusal {
     let kind = match error {
         millrace_indexing::Error::Component { failure, .. } => match failure {
             ComponentFailure::Input(_) => WriteRefusalKind::Misfit,
@@ -351,7 +351,7 @@ struct StoredUpdate {
 }
 
 /// Applies an update to the stored document.
-fn modify(
+fn modification(
     kind: Arc<CompiledDocumentType>,
     update: StoredUpdate,
     caller: IndexingCaller,
@@ -385,7 +385,7 @@ pub(super) fn apply(
         .apply(document, &kind.schema.document_type)
         .map_err(|error| WriteRefusal::new(WriteRefusalKind::Misfit, error.to_string()))?;
     let run = |shown| kind.scripts.run_update(shown, update, caller);
-    kind.change_shown(updated, run).map_err(|error| not_indexed(&error, timeout))
+    kind.change_shown(updated, run).map_err(|error| indexing_refusal(&error, timeout))
 }
 
 /// A test-and-set condition.
@@ -395,7 +395,7 @@ struct WriteCondition {
     selection: DocumentSelection,
 }
 
-fn condition(
+fn parse_condition(
     call: &DocumentCall,
     deployment: &CompiledApplication,
     kind: &Arc<CompiledDocumentType>,
@@ -501,13 +501,13 @@ pub(super) async fn commit_batch(
 /// Converts the outcome of a write.
 pub(super) fn write_outcome(outcome: Result<CommittedWrite, ClusterError>) -> Result<CommittedWrite, Error> {
     outcome.map_err(|error| match error {
-        ClusterError::Store(millrace_store::Error::Refused(refusal)) => refused(refusal),
+        ClusterError::Store(millrace_store::Error::Refused(refusal)) => refusal_error(refusal),
         other => other.into(),
     })
 }
 
 /// Error of a request whose write was refused.
-fn refused(refusal: WriteRefusal) -> Error {
+fn refusal_error(refusal: WriteRefusal) -> Error {
     match refusal.kind {
         WriteRefusalKind::Condition => Error::Condition(refusal.reason),
         WriteRefusalKind::Misfit => Error::BadRequest(refusal.reason),
@@ -540,7 +540,7 @@ mod tests {
             let outcome = write_outcome(Err(ClusterError::Store(millrace_store::Error::Refused(refusal))));
             assert_eq!(outcome.map_err(|error| error.kind()).err(), Some(kind), "{reason}");
         }
-        let late = refused(WriteRefusal::new(WriteRefusalKind::Late(LIMIT), "the model"));
+        let late = refusal_error(WriteRefusal::new(WriteRefusalKind::Late(LIMIT), "the model"));
         assert!(late.to_string().contains("within 3s"), "it names the limit of the request: {late}");
     }
 }

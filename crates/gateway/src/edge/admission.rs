@@ -59,7 +59,7 @@ impl RequestGuard {
         };
         let rule = AccessRule::of(port, method, request.uri().path());
         // The page has no data; its user signs in there.
-        if rule == AccessRule::Open || (port == PortKind::Data && page::is_wanted(request)) {
+        if rule == AccessRule::Open || (port == PortKind::Data && page::is_requested(request)) {
             return Ok(None);
         }
         let of_proxy = self.group_of_proxy(request)?;

@@ -15,7 +15,7 @@ const REQUEST_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-cont
 const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
 
 /// Seconds for which a browser may cache the response to a preflight.
-const REMEMBERED: &str = "600";
+const PREFLIGHT_MAX_AGE_S: &str = "600";
 
 /// Returns true for a preflight: the question of a browser, if a page may send a request that it has not sent
 /// yet.
@@ -29,7 +29,7 @@ pub(super) fn preflight<B>(request: &Request<B>, origin: &HeaderValue) -> Respon
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE"));
-    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(REMEMBERED));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(PREFLIGHT_MAX_AGE_S));
     if let Some(names) = request.headers().get(ACCESS_CONTROL_REQUEST_HEADERS).and_then(permitted_headers) {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, names);
     }

@@ -61,8 +61,8 @@ impl FromStr for TokenKeySource {
 }
 
 impl CredentialFiles {
-    /// Returns true if there are credentials, so that requests need one.
-    pub fn is_given(&self) -> bool {
+    /// True if there are credentials, so that each request needs one.
+    pub fn are_required(&self) -> bool {
         self.token_keys.is_some()
             || self.is_access_required
             || self.access.exists()

@@ -158,7 +158,7 @@ mod tests {
 
     /// Other versions read and write these bytes, from protocol 3 on.
     #[test]
-    fn documents_are_asked_for_and_told_as_ever() {
+    fn questions_and_answers_about_documents_keep_their_bytes() {
         let id = DocumentId::parse("id:a:b:n=7:c").expect("an id");
         let document = Document { id: id.clone(), fields: vec![("x".into(), DocumentValue::Bool(true))] };
         let (group, timeout) = (DocumentGroup::Number(7), Duration::from_secs(2));

@@ -100,7 +100,7 @@ mod tests {
 
     /// Other versions read and write these bytes, of protocols 1 and 2.
     #[test]
-    fn erasures_are_asked_for_and_told_as_ever() {
+    fn questions_and_answers_about_erasures_keep_their_bytes() {
         const QUESTION: &str = "a26567726f75706467616e6e6977697468696e5f75731a000f4240";
         const ANSWER: &str = concat!(
             "a168657261737572657381a7636b65796467616e6e6764726f7070656407636475650966657261",

@@ -106,7 +106,7 @@ mod tests {
 
     /// Other versions read and write these bytes, of protocols 1 and 2.
     #[test]
-    fn sizes_are_asked_for_and_told_as_ever() {
+    fn questions_and_answers_about_sizes_keep_their_bytes() {
         const THESE: &str = concat!(
             "a56776657273696f6e07676275636b65747381820a056667726f757073826467616e6e626e376561",
             "66746572f665636f756e7400",

@@ -117,7 +117,7 @@ pub(crate) fn unsettled(headers: &mut HeaderMap) {
 }
 
 /// Marks an answer as a redirection to these readers, by this version of the cluster state.
-pub(super) fn ask_others(headers: &mut HeaderMap, version: ClusterVersion, readers: &BucketReaders) {
+pub(super) fn redirect_to_readers(headers: &mut HeaderMap, version: ClusterVersion, readers: &BucketReaders) {
     write(headers, &HopHeader::Readers { version, readers: readers.clone() });
 }
 
@@ -207,7 +207,7 @@ mod tests {
         let (bucket, nodes) = (BucketId::new(10, 5), vec![NodeKey(2), NodeKey(0)]);
         let readers = BucketReaders { bucket, nodes, full: false, soon: false, documents: 0 };
         let mut headers = HeaderMap::new();
-        ask_others(&mut headers, ClusterVersion::new(7), &readers);
+        redirect_to_readers(&mut headers, ClusterVersion::new(7), &readers);
         let text = r#"{"readers":{"version":7,"readers":{"bucket":"BucketId(0x2800000000000005)","nodes":[2,0],"full":false,"documents":0}}}"#;
         assert_eq!(headers[HOP], text);
         assert_eq!(redirection(&headers), Some((ClusterVersion::new(7), readers.clone())));

@@ -157,7 +157,7 @@ mod tests {
     /// Other versions read and write these bytes: of protocol 1, in which version 0.1.0 does not have the
     /// question, and of protocol 2.
     #[test]
-    fn indexes_are_asked_about_and_told_as_ever() {
+    fn questions_and_answers_about_indexes_keep_their_bytes() {
         let index = || IndexName { content: "c".to_owned(), name: "due".to_owned() };
         for (question, kept) in [
             (IndexQuestion::States, ["a266616374696f6e6673746174657365696e646578f6", "0000"]),

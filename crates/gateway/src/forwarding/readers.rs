@@ -58,7 +58,7 @@ mod tests {
 
     /// Other versions read and write these bytes, of protocols 1 and 2.
     #[test]
-    fn who_has_what_is_asked_and_told_as_ever() {
+    fn questions_and_answers_about_readers_keep_their_bytes() {
         let buckets = Some(vec![BucketId::new(10, 5)]);
         let question =
             |buckets| ReadersQuestion { version: ClusterVersion::new(7), near: NodeKey(2), buckets };

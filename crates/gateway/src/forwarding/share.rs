@@ -216,7 +216,7 @@ mod tests {
     /// Other versions read and write these bytes, of protocols 1 and 2. The bytes that follow them are kept
     /// in `millrace_search`.
     #[test]
-    fn a_share_is_asked_for_as_ever() {
+    fn requests_for_shares_keep_their_bytes() {
         let begin = ShareBegin {
             parameters: BTreeMap::from([("yql".to_owned(), "select".to_owned())]),
             buckets: vec![BucketId::new(40, 5)],

@@ -254,7 +254,7 @@ mod tests {
 
     /// Other versions read and write these bytes, of protocols 1 and 2.
     #[test]
-    fn snapshots_are_asked_about_and_told_as_ever() {
+    fn questions_and_answers_about_snapshots_keep_their_bytes() {
         let name = || SnapshotName::parse("s").expect("it is a name");
         let group = || DocumentGroup::Name("ann".to_owned());
         let moment =

@@ -108,7 +108,7 @@ enum FeedEnd {
 }
 
 /// Returns true if a request is about a snapshot, or a time after one.
-pub(super) fn is_wanted(call: &GroupCall) -> bool {
+pub(super) fn is_requested(call: &GroupCall) -> bool {
     ["snapshot", moment::PARAMETER].iter().any(|name| call.parameters.get(name).is_some())
 }
 

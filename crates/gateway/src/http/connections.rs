@@ -54,7 +54,7 @@ impl OpenConnections {
         by_address.insert(address, of_address + 1);
         self.open.fetch_add(1, Ordering::Relaxed);
         drop(by_address);
-        Some(ConnectionPermit { of: Arc::clone(self), address })
+        Some(ConnectionPermit { connections: Arc::clone(self), address })
     }
 
     /// Number of open connections.
@@ -75,14 +75,14 @@ impl OpenConnections {
 
 /// The place of one open connection, released when it is dropped.
 pub(crate) struct ConnectionPermit {
-    of: Arc<OpenConnections>,
+    connections: Arc<OpenConnections>,
     address: IpAddr,
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut by_address = self.of.lock();
-        self.of.open.fetch_sub(1, Ordering::Relaxed);
+        let mut by_address = self.connections.lock();
+        self.connections.open.fetch_sub(1, Ordering::Relaxed);
         if let Some(count) = by_address.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {

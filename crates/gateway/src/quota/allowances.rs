@@ -3,7 +3,7 @@ use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 /// Number of keys that each request looks at for those whose allowance is full again.
-const FORGOTTEN_AT_ONCE: usize = 2;
+const EVICTIONS_PER_REQUEST: usize = 2;
 
 /// The rest of the allowance of each key that asked lately. A key that is not there has all of its allowance.
 ///
@@ -83,7 +83,7 @@ impl<K: Clone + Eq + Hash + Ord> TokenBuckets<K> {
     }
 
     fn forget_full(&mut self, now: Instant) {
-        for _ in 0..FORGOTTEN_AT_ONCE {
+        for _ in 0..EVICTIONS_PER_REQUEST {
             if self.by_full.first().is_none_or(|(full, _)| *full > now) {
                 return;
             }

@@ -141,8 +141,8 @@ impl GroupSizeLimits {
         let stored = measure()?;
         let stored = DocumentTotals { documents: stored.documents, bytes: stored.bytes };
         // A write that has ended since may have been committed after it was looked for.
-        let with_those = |admitted: DocumentTotals| stored.plus(admitted.minus(before.ended));
-        if let Some((what, limit, flag)) = self.exceeded(with_those(before.admitted), own) {
+        let totals_with = |admitted: DocumentTotals| stored.plus(admitted.minus(before.ended));
+        if let Some((what, limit, flag)) = self.exceeded(totals_with(before.admitted), own) {
             return Err(Error::GroupFull { group: group.to_string(), what, limit, flag });
         }
         let mut sizes = self.sizes.lock();
@@ -151,7 +151,7 @@ impl GroupSizeLimits {
         if sizes.known.len() >= GROUPS_MAX {
             sizes.known.clear();
         }
-        sizes.known.insert(group.clone(), GroupSize { total: with_those(all), measured: now });
+        sizes.known.insert(group.clone(), GroupSize { total: totals_with(all), measured: now });
         self.is_used.store(true, Ordering::Relaxed);
         Ok(Some(admitted))
     }

@@ -19,7 +19,7 @@ pub(super) fn result(
     started: Instant,
     format: ResultFormat,
 ) -> (Vec<u8>, QueryStats) {
-    let errors = beside_hits(found);
+    let errors = result_errors(found);
     let timing = query.presentation.timing.then(|| timing(found, started));
     let trace = trace::query_step(query, found, started);
     let options = RenderOptions {
@@ -67,7 +67,7 @@ pub(super) fn result(
 }
 
 /// Errors that accompany a result.
-pub(super) fn beside_hits(found: &SearchOutcome) -> Vec<ErrorMessage> {
+pub(super) fn result_errors(found: &SearchOutcome) -> Vec<ErrorMessage> {
     let of_sources = found.sources.iter().flat_map(of_source);
     notices(&found.notices).into_iter().chain(of_sources).collect()
 }

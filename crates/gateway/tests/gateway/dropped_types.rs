@@ -149,7 +149,7 @@ fn documents_of_a_removed_type_are_gone_when_it_comes_back() {
 }
 
 #[test]
-fn a_crash_before_the_store_was_told_changes_nothing() {
+fn a_crash_before_the_store_has_the_removal_changes_nothing() {
     let found = after_a_crash(|own, other| {
         let node = open(other);
         node.deploy(application(&["note"])).expect("it is deployed");

@@ -1,11 +1,7 @@
 //! Answers of other nodes that are lost, or that are refusals: reads are sent again, or elsewhere; changes
 //! are not, and an error says which of the two it is about.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 
 use hyper::Method;
 use millrace_bucket::BucketId;
@@ -23,31 +19,6 @@ const MARK: &[u8] = b"meal";
 
 /// Frame of HTTP/2 with the head of an answer without a body, whose status is 503.
 const BUSY: &[u8] = &[0, 0, 5, 1, 5, 0, 0, 0, 1, 8, 3, b'5', b'0', b'3'];
-
-/// Answers a request in the place of a node with these bytes, and ends; then the node is at its own address
-/// again.
-fn stand_in(nodes: &TestNodes, node: usize, answer: &'static [u8]) -> JoinHandle<()> {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    let own = std::mem::replace(&mut nodes.world.addresses.lock()[node], address);
-    let world = Arc::clone(&nodes.world);
-    std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("a node connects");
-        // An empty SETTINGS frame.
-        stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).expect("it reads");
-        let (mut read, mut came) = ([0; 4096], Vec::new());
-        while !came.windows(MARK.len()).any(|bytes| bytes == MARK) {
-            let length = stream.read(&mut read).expect("it sends");
-            assert!(length > 0, "the request has no mark");
-            came.extend_from_slice(&read[..length]);
-        }
-        world.addresses.lock()[node] = own;
-        stream.write_all(answer).expect("it reads");
-        stream.shutdown(Shutdown::Write).expect("it is open");
-        // Until the other end has received it, otherwise the written data may be lost.
-        while stream.read(&mut read).is_ok_and(|length| length > 0) {}
-    })
-}
 
 #[test]
 fn reads_of_elastic_are_sent_again_and_others_say_what_is_not_known() {
@@ -67,7 +38,7 @@ fn reads_of_elastic_are_sent_again_and_others_say_what_is_not_known() {
         ),
         (Method::POST, "/elastic/_search/scroll", r#"{"scroll_id":"meal"}"#, 503, "did not answer"),
     ] {
-        let ends = stand_in(&nodes, HOME, &[]);
+        let ends = nodes.stand_in(HOME, MARK, &[]);
         let (status, answer) = nodes.call(0, method, path, body);
         ends.join().expect("it has ended");
         assert_eq!(status, expected, "{path}: {answer}");
@@ -91,7 +62,7 @@ fn a_read_goes_past_a_node_that_has_no_room() {
     let yql = "select * from note where title contains 'meal'";
     let query = json!({ "yql": yql, "streaming.groupname": group, "timeout": "20s" });
     for answer in [BUSY, &[]] {
-        let ends = stand_in(&nodes, 2, answer);
+        let ends = nodes.stand_in(2, MARK, answer);
         let (status, found) = nodes.query(1, &query);
         ends.join().expect("it has ended");
         assert_eq!((status, &found["root"]["fields"]["totalCount"]), (200, &json!(1)), "{found}");

@@ -1,5 +1,9 @@
-//! Calls of the cluster that panic, and writes that owners do not begin yet.
+//! Calls of the cluster that panic, writes that owners do not begin yet, and answers of nodes that are lost.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use millrace_node::cluster::BatchedWrite;
@@ -43,6 +47,31 @@ impl TestCluster {
 }
 
 impl TestNodes {
+    /// Answers a request in the place of a node with these bytes, once the request has the mark, and ends;
+    /// then the node is at its own address again. Without bytes the answer is lost.
+    pub fn stand_in(&self, node: usize, mark: &'static [u8], answer: &'static [u8]) -> JoinHandle<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let own = std::mem::replace(&mut self.world.addresses.lock()[node], address);
+        let world = Arc::clone(&self.world);
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a node connects");
+            // An empty SETTINGS frame.
+            stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).expect("it reads");
+            let (mut read, mut came) = ([0; 4096], Vec::new());
+            while !came.windows(mark.len()).any(|bytes| bytes == mark) {
+                let length = stream.read(&mut read).expect("it sends");
+                assert!(length > 0, "the request has no mark");
+                came.extend_from_slice(&read[..length]);
+            }
+            world.addresses.lock()[node] = own;
+            stream.write_all(answer).expect("it reads");
+            stream.shutdown(Shutdown::Write).expect("it is open");
+            // Until the other end has received it, otherwise the written data may be lost.
+            while stream.read(&mut read).is_ok_and(|length| length > 0) {}
+        })
+    }
+
     /// Holds all batches of writes from now on.
     pub fn hold_writes(&self) {
         *self.world.held.lock() = Some(Vec::new());

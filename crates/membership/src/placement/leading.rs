@@ -137,7 +137,7 @@ impl PlacementLeader {
         if !is_used && requests.is_empty() && self.answered.is_empty() {
             return Ok(TurnOutcome::Settled);
         }
-        let reports = shared.placement.reports.lock().of(snapshot);
+        let reports = shared.placement.reports.lock().reports_by_node(snapshot);
         let mut write = Transaction::new().when(leadership.guard());
         let stale = self.stale_answers(now);
         let mut deletions: Vec<String> = stale.map(|id| shared.keys.placement_request(id)).collect();

@@ -67,7 +67,7 @@ pub(super) struct ReadReports {
 impl ReadReports {
     /// Reports of all nodes, by their names. Those of an earlier run of a process do not count once the node
     /// runs again.
-    pub fn of(&mut self, snapshot: &CoordinationSnapshot) -> BTreeMap<String, NodeReports> {
+    pub fn reports_by_node(&mut self, snapshot: &CoordinationSnapshot) -> BTreeMap<String, NodeReports> {
         self.notes.retain(|name, _| snapshot.notes.contains_key(name));
         let mut all: BTreeMap<String, NodeReports> = BTreeMap::new();
         for (name, note) in &snapshot.notes {
@@ -279,7 +279,7 @@ mod tests {
         let snapshot = CoordinationSnapshot { notes: notes.collect(), ..CoordinationSnapshot::default() };
         let mut read = ReadReports::default();
         for _ in 0..2 {
-            let found = read.of(&snapshot);
+            let found = read.reports_by_node(&snapshot);
             assert_eq!(
                 found,
                 BTreeMap::from([("n0".to_owned(), NodeReports { table: 3, copies: all.clone() })])
@@ -289,10 +289,10 @@ mod tests {
         let mut snapshot = snapshot;
         let wrong = NodeNote { value: b"{}".as_slice().into(), changed: 99 };
         snapshot.notes.insert(note_name("n0", 0), wrong);
-        let left = read.of(&snapshot)["n0"].copies.copies.len();
+        let left = read.reports_by_node(&snapshot)["n0"].copies.copies.len();
         assert!(left > 0 && left < 20_000, "{left}");
         snapshot.notes.clear();
-        assert!(read.of(&snapshot).is_empty() && read.notes.is_empty());
+        assert!(read.reports_by_node(&snapshot).is_empty() && read.notes.is_empty());
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(super) async fn remove(
     let snapshot = operated.snapshot();
     let (key, name) = node(operated, &snapshot, path)?;
     let forced = query.unwrap_or("").split('&').any(|pair| pair == "force=true");
-    if !forced && let Some(reason) = needed(operated, &snapshot, key) {
+    if !forced && let Some(reason) = reason_to_keep(operated, &snapshot, key) {
         return Ok(json!({ "wasModified": false, "reason": reason }));
     }
     let modified = operated.request_state(name, RequestedNodeState::Removed, String::new()).await?;
@@ -121,7 +121,11 @@ fn not_serving(snapshot: &CoordinationSnapshot, key: NodeKey) -> Option<String> 
 }
 
 /// Reason why a node cannot be removed yet.
-fn needed(operated: &dyn OperatedCluster, snapshot: &CoordinationSnapshot, key: NodeKey) -> Option<String> {
+fn reason_to_keep(
+    operated: &dyn OperatedCluster,
+    snapshot: &CoordinationSnapshot,
+    key: NodeKey,
+) -> Option<String> {
     let state = snapshot.state.as_ref()?;
     const CURE: &str = "or remove it with force, and lose what no other node has";
     match state.node_state(key) {

@@ -56,7 +56,7 @@ async fn a_node_that_missed_nothing_that_was_forgotten_joins() {
 }
 
 #[tokio::test]
-async fn whoever_leads_writes_down_that_the_cluster_is_active() {
+async fn the_leader_records_that_the_cluster_is_active() {
     let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
     a.publish(PackagePublication::unconditional(b"package", &configuration(["a"])))

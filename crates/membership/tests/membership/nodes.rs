@@ -253,7 +253,7 @@ async fn another_state_is_confirmed_at_once() {
 
 /// The leader, whichever node it is, restores the contents that coordination lost, with increasing versions.
 #[tokio::test]
-async fn versions_go_on_where_coordination_was_begun_anew() {
+async fn versions_continue_after_coordination_was_reset() {
     let cluster = MemberCluster::new();
     let a = cluster.join("a").await;
     a.publish(PackagePublication::unconditional(b"package", &configuration([])))

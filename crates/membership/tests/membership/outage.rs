@@ -223,7 +223,7 @@ async fn of_two_states_of_one_number_none_stays() {
 
 /// The former leader has ended: only this node can restore the state.
 #[tokio::test]
-async fn whoever_knows_a_newer_state_brings_it_back() {
+async fn a_node_with_a_newer_state_restores_it() {
     let cluster = MemberCluster::new();
     let mut settings = cluster.settings("a");
     settings.roles = vec![NodeRole::Gateway, NodeRole::Content];

@@ -60,7 +60,7 @@ fn written(snapshot: &CoordinationSnapshot, key: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_nodes_have_agreed_on_is_read_and_written_as_ever() {
+async fn keys_of_coordination_keep_their_form() {
     let cluster = MemberCluster::new();
     for (key, value) in kept() {
         cluster.coordination.apply(KeyOperation::put(key, value.to_string())).await.expect("it is put");

@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::{Error, ModelCaller, SequenceStates};
 
 /// Interval between calls of a caller's `stop`.
-const STOP_ASKED_EVERY: Duration = Duration::from_millis(5);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Work that one caller waits for.
 pub(super) struct SequenceCall {
@@ -84,7 +84,7 @@ impl SequenceCall {
                 runs.iter().filter_map(Weak::upgrade).for_each(|run| run.interrupt_if_abandoned());
                 return Err(Error::Deadline { model: model.to_owned() });
             }
-            let nap = stop.map(|_| STOP_ASKED_EVERY).into_iter().chain(left).min();
+            let nap = stop.map(|_| STOP_POLL_INTERVAL).into_iter().chain(left).min();
             match nap {
                 None => self.changed.wait(&mut progress),
                 Some(nap) => {

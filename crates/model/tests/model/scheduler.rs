@@ -228,7 +228,7 @@ fn too_many_are_refused_and_the_others_still_run() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_never_begun() {
+fn abandoned_calls_are_never_begun() {
     let model = RecordingModel::closed();
     let (scheduler, lane) = one_slot(&model);
     let gone = ModelCaller::without_deadline(SequencePurpose::Query);

@@ -9,7 +9,7 @@ use millrace_document::{DocumentGroup, Location};
 use super::{ClusterError, ClusterView, NodeAddress, OwnerNodes};
 
 /// Reason for which no node owns anything.
-const NOBODY_SERVES: &str = "no node of the cluster serves now";
+const NO_NODE_SERVES: &str = "no node of the cluster serves now";
 
 /// Reason for which a requested bucket does not exist.
 pub const NO_SUCH_BUCKET: &str = "the nodes do not agree yet which groups are divided";
@@ -23,7 +23,7 @@ impl dyn ClusterView + '_ {
     pub fn owner(&self, location: Location) -> Result<NodeAddress, ClusterError> {
         let state = self.state()?;
         let owner = state.owner(state.bucket(location));
-        self.address(owner.ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?)
+        self.address(owner.ok_or_else(|| ClusterError::unavailable(NO_NODE_SERVES))?)
     }
 
     /// Returns the node that orders the writes in this bucket. Not every location with the bits of the bucket
@@ -36,7 +36,7 @@ impl dyn ClusterView + '_ {
         if !state.has_bucket(bucket) {
             return Err(ClusterError::unavailable(NO_SUCH_BUCKET));
         }
-        self.address(state.owner(bucket).ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?)
+        self.address(state.owner(bucket).ok_or_else(|| ClusterError::unavailable(NO_NODE_SERVES))?)
     }
 
     /// Returns the nodes that own the buckets of these groups, or all buckets.
@@ -51,14 +51,14 @@ impl dyn ClusterView + '_ {
             let nodes: Vec<_> = state.nodes().iter().filter(owns).map(|(key, _)| (*key, None)).collect();
             // None of them would read as if there were no documents.
             return match nodes.is_empty() {
-                true => Err(ClusterError::unavailable(NOBODY_SERVES)),
+                true => Err(ClusterError::unavailable(NO_NODE_SERVES)),
                 false => Ok(OwnerNodes { version: state.version(), nodes }),
             };
         };
         let mut nodes: BTreeMap<NodeKey, Option<Vec<BucketId>>> = BTreeMap::new();
         let buckets: BTreeSet<BucketId> = groups.iter().flat_map(|group| state.buckets_of(group)).collect();
         for bucket in buckets {
-            let owner = state.owner(bucket).ok_or_else(|| ClusterError::unavailable(NOBODY_SERVES))?;
+            let owner = state.owner(bucket).ok_or_else(|| ClusterError::unavailable(NO_NODE_SERVES))?;
             nodes.entry(owner).or_default().get_or_insert_default().push(bucket);
         }
         Ok(OwnerNodes { version: state.version(), nodes: nodes.into_iter().collect() })

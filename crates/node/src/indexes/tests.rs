@@ -221,7 +221,7 @@ fn move_bucket(from: &Store, to: &Store, bucket: BucketId) {
         parcel.write_to(0, &mut bytes).expect("read");
         let mut import = to.import(parcel.shares(), parcel.outline()).expect("it begins");
         import.append(&bytes.0).expect("written");
-        import.finish().expect("installed");
+        import.arrive().and_then(|arrived| arrived.install(None)).expect("installed");
     }
 }
 

@@ -66,12 +66,12 @@ impl DeployedGenerator {
             }
             (DocumentValue::Array(elements), DataType::Array(element)) => {
                 let texts: Option<Vec<&str>> = elements.iter().map(super::components::string).collect();
-                let texts = texts.ok_or_else(only_strings)?;
+                let texts = texts.ok_or_else(not_text_error)?;
                 let each = GeneratorTarget { data_type: (**element).clone(), name: wanted.name.clone() };
                 let values = self.values(&texts, &each, caller)?;
                 Ok(Some(DocumentValue::Array(values.into_iter().flatten().collect())))
             }
-            _ => Err(only_strings()),
+            _ => Err(not_text_error()),
         }
     }
 
@@ -134,7 +134,7 @@ impl DeployedGenerator {
     }
 }
 
-fn only_strings() -> ComponentFailure {
+fn not_text_error() -> ComponentFailure {
     ComponentFailure::Input("values are generated from strings only".to_owned())
 }
 

@@ -76,7 +76,7 @@ impl LocalReindexings {
     pub fn next(&self) -> Option<ReindexTask> {
         let (mut types, now) = (self.lock(), now_ms());
         types.runs_mut().find_map(|(cluster, document_type, run)| {
-            let run = run.goes_on(now, GRACE_MS)?;
+            let run = run.running(now, GRACE_MS)?;
             Some(ReindexTask {
                 cluster: Arc::clone(cluster),
                 document_type: Arc::clone(document_type),

@@ -16,7 +16,7 @@ pub(super) fn types(types: &ReindexedTypes, deployment: &CompiledApplication) ->
 fn cluster(types: &ReindexedTypes, id: &str) -> Value {
     let mut pending = Map::new();
     let mut ready = Map::new();
-    for (name, status) in types.of(id) {
+    for (name, status) in types.in_cluster(id) {
         if let Some(generation) = status.pending {
             pending.insert(name.to_string(), json!(generation));
         }

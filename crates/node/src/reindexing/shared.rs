@@ -17,7 +17,7 @@ const ATTEMPTS: usize = 20;
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause between looks for it.
-const AGAIN: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Notes about reindexing, as received by this node.
 ///
@@ -110,7 +110,7 @@ fn received_after(cluster: &dyn ClusterMember, changed: Option<u64>) -> Result<R
             let reason = "coordination has not reported what this node has written; deploy again";
             return Err(Error::Unsettled(reason.to_owned()));
         }
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

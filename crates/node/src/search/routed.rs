@@ -81,9 +81,8 @@ impl RoutedQuery {
         finish: impl Fn(SearchOutcome) -> Result<T, Error> + Clone + Send + 'static,
     ) -> Result<QueryAnswer<T, R::Answer>, Error> {
         if let Some(sources) = self.separate.take() {
-            let RoutedQuery { node, deployment, query, permit, started, observer, .. } = &self;
-            let found = sources.run(node, deployment, query, permit, *started, observer).await?;
-            let output = node.pool().run_in(flow(query)?, move || finish(found)).await??;
+            let found = sources.run(&self).await?;
+            let output = self.node.pool().run_in(flow(&self.query)?, move || finish(found)).await??;
             return Ok(QueryAnswer::Local(output));
         }
         let deadline = self.started + self.query.timeout;

@@ -37,7 +37,7 @@ use crate::{CompiledApplication, Error, Node};
 const SOFT_TIMEOUT_FACTOR: f64 = 0.9;
 
 /// Minimum time for processing the hits, however short the query's time: less would yield nothing.
-const REST_MIN: Duration = Duration::from_millis(20);
+const OUTPUT_TIME_MIN: Duration = Duration::from_millis(20);
 
 /// Outcome of a query.
 #[derive(Default)]
@@ -232,11 +232,11 @@ impl PreparedQuery {
         let timeout =
             kinds.iter().filter_map(SearchedSchema::query_time_max).fold(query.timeout, Duration::min);
         let share = if query.ranking.soft_timeout { SOFT_TIMEOUT_FACTOR } else { 1.0 };
-        let looking = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(share));
-        let rest = timeout.saturating_sub(looking).max(REST_MIN);
-        let deadline = SearchDeadline::at(*started + looking)
-            .with_rest(rest)
-            .or_when(Arc::clone(gone))
+        let scan_time = timeout.mul_f64(query.ranking.soft_timeout_factor.unwrap_or(share));
+        let output_time = timeout.saturating_sub(scan_time).max(OUTPUT_TIME_MIN);
+        let deadline = SearchDeadline::at(*started + scan_time)
+            .with_output_time(output_time)
+            .or_cancelled(Arc::clone(gone))
             .pausing_with(pool::pause);
         let planned = started.elapsed();
         let kinds = kinds.iter().map(|requested| Arc::clone(requested.kind)).collect();
@@ -310,7 +310,7 @@ impl PreparedQuery {
         loop {
             let narrowed = node.narrow(plan, within, first);
             let narrowed = match node.cluster().view()? {
-                Some(cluster) => narrowed.map_err(|error| named(error, cluster))?,
+                Some(cluster) => narrowed.map_err(|error| with_node(error, cluster))?,
                 None => narrowed?,
             };
             let Some(narrowed) = narrowed.filter(|_| node.paths().is_fast()) else {
@@ -569,7 +569,7 @@ fn common(part: NarrowedPart, scope: &ViewScope) -> NarrowedPart {
 }
 
 /// Adds the node to the error of an index that is not ready there.
-fn named(error: Error, cluster: &dyn ClusterView) -> Error {
+fn with_node(error: Error, cluster: &dyn ClusterView) -> Error {
     let node = cluster.own().key;
     match error {
         Error::IndexNotReady(reason) | Error::Conflict(reason) => {

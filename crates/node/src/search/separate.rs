@@ -3,17 +3,15 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
-use millrace_access::Permit;
 use millrace_query::{Query, QueryLimits};
 use millrace_result::{GroupList, ResultGroup, ResultHit};
 use millrace_search::hit_page;
 use tokio::task::JoinSet;
 
 use super::federation::SourceQuery;
-use super::observer::QueryObserver;
 use super::rewrite::RewrittenQuery;
+use super::routed::RoutedQuery;
 use super::run::{QueryRequest, SearchNotices, SearchOutcome};
 use super::sources::ResolvedSources;
 use super::{GRACE, SearchExtent, answer, embed};
@@ -110,35 +108,32 @@ impl SourceQueries {
         self.sources.iter_mut().map(|(_, made)| &mut made.query)
     }
 
-    /// Searches all sources, and merges their results. Optional sources are waited for only until the others
-    /// are done.
+    /// Searches all sources of a query, and merges their results. Optional sources are waited for only until
+    /// the others are done.
     ///
     /// # Errors
     /// The error of the first source, if all fail.
-    pub async fn run(
-        self,
-        node: &Arc<Node>,
-        deployment: &Arc<CompiledApplication>,
-        query: &Query,
-        permit: &Permit,
-        started: Instant,
-        observer: &Option<Arc<dyn QueryObserver>>,
-    ) -> Result<SearchOutcome, Error> {
+    pub async fn run(self, routed: &RoutedQuery) -> Result<SearchOutcome, Error> {
+        let RoutedQuery { node, deployment, query, permit, started, observer, .. } = routed;
         let SourceQueries { sources, joining } = self;
         let memory = node.query_memory();
         let (mut requested, mut running) =
             (Vec::with_capacity(sources.len()), Vec::with_capacity(sources.len()));
         for (part, made) in sources {
-            let of_it = Arc::new(made.query);
-            requested.push(SourceOutcome { name: part.name, query: Arc::clone(&of_it), outcome: None });
+            let source_query = Arc::new(made.query);
+            requested.push(SourceOutcome {
+                name: part.name,
+                query: Arc::clone(&source_query),
+                outcome: None,
+            });
             let request = QueryRequest {
                 node: Arc::clone(node),
                 deployment: Arc::clone(deployment),
-                query: of_it,
+                query: source_query,
                 rule_trace: made.rule_trace,
                 embeddings: Arc::default(),
                 permit: permit.clone(),
-                started,
+                started: *started,
                 gone: Arc::default(),
                 room: None,
                 memory: Arc::clone(&memory),
@@ -146,8 +141,8 @@ impl SourceQueries {
             };
             running.push((part.is_optional, search(request)));
         }
-        for (of, outcome) in requested.iter_mut().zip(run_concurrently(running).await?) {
-            of.outcome = outcome;
+        for (source, outcome) in requested.iter_mut().zip(run_concurrently(running).await?) {
+            source.outcome = outcome;
         }
         let joined = merge_outcomes(requested, query, joining)?;
         Ok(SearchOutcome { memory: Some(memory), ..joined })

@@ -58,12 +58,12 @@ impl ReindexJob {
         let (step, seen) = match page(node, kind, ViewScope::All, Timestamp(u64::MAX), task.position.clone())
         {
             Ok(SweptPage { seen, continuation: Some(position), progress, .. }) => {
-                (ReindexStep::GoesOn { position, progress }, seen)
+                (ReindexStep::Continued { position, progress }, seen)
             }
-            Ok(SweptPage { seen, continuation: None, .. }) => (ReindexStep::Ends, seen),
-            Err(error) => (ReindexStep::Fails(error.to_string()), 0),
+            Ok(SweptPage { seen, continuation: None, .. }) => (ReindexStep::Completed, seen),
+            Err(error) => (ReindexStep::Failed(error.to_string()), 0),
         };
-        let ends = !matches!(step, ReindexStep::GoesOn { .. });
+        let ends = !matches!(step, ReindexStep::Continued { .. });
         let save = ends || self.unsaved.is_none_or(|since| since.elapsed() >= SAVE);
         if save {
             self.unsaved = Some(Instant::now());

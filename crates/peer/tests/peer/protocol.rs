@@ -365,7 +365,7 @@ fn write_message(stream: &mut TcpStream, message: &[u8]) {
 }
 
 #[test]
-fn requests_are_sent_and_replies_understood_as_ever() {
+fn sent_requests_and_received_replies_keep_their_bytes() {
     for protocol in &PROTOCOLS {
         let runtime = Runtime::new().expect("a runtime");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -407,7 +407,7 @@ fn requests_are_sent_and_replies_understood_as_ever() {
 }
 
 #[test]
-fn requests_are_understood_and_replies_sent_as_ever() {
+fn received_requests_and_sent_replies_keep_their_bytes() {
     for protocol in &PROTOCOLS {
         let runtime = Runtime::new().expect("a runtime");
         let (address, asked, _stop) = node(&runtime);
@@ -571,7 +571,7 @@ fn questions() -> Vec<Question> {
 }
 
 #[test]
-fn transfers_are_asked_for_and_understood_as_ever() {
+fn questions_of_transfers_keep_their_bytes() {
     for protocol in &PROTOCOLS {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound").to_string();
@@ -596,7 +596,7 @@ fn transfers_are_asked_for_and_understood_as_ever() {
 }
 
 #[test]
-fn transfers_are_answered_as_ever() {
+fn answers_of_transfers_keep_their_bytes() {
     for protocol in &PROTOCOLS {
         let runtime = Runtime::new().expect("a runtime");
         let (address, _asked, _stop) = node(&runtime);

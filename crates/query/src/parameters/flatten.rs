@@ -92,7 +92,7 @@ impl FlattenedParameters {
             return Ok(());
         }
         let mut json = serde_json::Deserializer::from_str(object.get());
-        ParameterEntries { of: self, prefix, level }.deserialize(&mut json)
+        ParameterEntries { parameters: self, prefix, level }.deserialize(&mut json)
     }
 
     fn put(&mut self, name: String, value: &RawValue, level: usize) -> Result<(), serde_json::Error> {
@@ -171,7 +171,7 @@ impl FlattenedParameters {
 
 /// Entries of an object, each of which becomes parameters.
 struct ParameterEntries<'f, 'n> {
-    of: &'f mut FlattenedParameters,
+    parameters: &'f mut FlattenedParameters,
     prefix: &'n str,
     level: usize,
 }
@@ -196,13 +196,13 @@ impl<'de> Visitor<'de> for ParameterEntries<'_, '_> {
         while let Some(key) = map.next_key::<String>()? {
             let value: &RawValue = map.next_value()?;
             let name = if self.prefix.is_empty() { key } else { format!("{}.{key}", self.prefix) };
-            self.of.put(name, value, self.level).map_err(serde::de::Error::custom)?;
+            self.parameters.put(name, value, self.level).map_err(serde::de::Error::custom)?;
             // Entries without a parameter, such as nulls, or ones with a repeated name, count as well.
             entries += 1;
-            if entries > self.of.max {
-                self.of.refusal.get_or_insert(Error::TooMany { max: self.of.max });
+            if entries > self.parameters.max {
+                self.parameters.refusal.get_or_insert(Error::TooMany { max: self.parameters.max });
             }
-            if let Some(refusal) = &self.of.refusal {
+            if let Some(refusal) = &self.parameters.refusal {
                 return Err(serde::de::Error::custom(refusal));
             }
         }

@@ -290,14 +290,14 @@ pub(super) fn is_known(name: &str) -> bool {
 }
 
 /// Prefixes of names that are read by other parts than the query API: those of one source.
-const OTHER_FAMILIES: &[&str] = &["provider.", "source."];
+const SOURCE_PREFIXES: &[&str] = &["provider.", "source."];
 
 /// True for a name that some part of every node reads, whatever the application is.
 pub(super) fn is_read(name: &str) -> bool {
     const OTHERS: [&str; 1] = ["prompt"];
     is_known(name)
         || OTHERS.contains(&name)
-        || strip_prefix(name, OTHER_FAMILIES).is_some_and(|rest| !rest.is_empty())
+        || strip_prefix(name, SOURCE_PREFIXES).is_some_and(|rest| !rest.is_empty())
 }
 
 /// Rest of a name after one of `prefixes` (in any letter case).

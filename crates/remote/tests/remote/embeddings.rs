@@ -160,7 +160,7 @@ fn a_text_that_is_refused_fails_alone() {
 }
 
 #[test]
-fn nobody_waits_past_a_deadline_or_for_one_who_left() {
+fn no_call_waits_past_its_deadline_or_for_a_caller_that_left() {
     let service = MockServer::start(|_| MockReply::silence());
     let embeddings = embeddings(&service, 8);
     let late = embeddings.embed(texts(&["a"]), VectorCells::Float, &within(Duration::from_millis(200)));
@@ -171,7 +171,7 @@ fn nobody_waits_past_a_deadline_or_for_one_who_left() {
 }
 
 #[test]
-fn nobody_there_is_a_failure_that_passes() {
+fn a_refused_connection_is_a_transient_failure() {
     let options = EmbeddingOptions {
         dialect: ServiceDialect::OpenAi,
         endpoint: "http://127.0.0.1:1/v1/embeddings".to_owned(),
@@ -213,7 +213,7 @@ fn texts_for_other_cells_do_not_go_together() {
             let embeddings = &embeddings;
             scope.spawn(move || {
                 let found = embeddings.embed(texts(&["a", "b"]), cells, &patient());
-                assert_eq!(found, Ok(vec![vec![7.0; cells.of(2)]; 2]));
+                assert_eq!(found, Ok(vec![vec![7.0; cells.count(2)]; 2]));
             });
         }
     });

@@ -56,15 +56,20 @@ pub struct EndedOperations {
 }
 
 impl EndedOperations {
-    /// Counts an operation that succeeded (`well`) or failed.
-    pub(super) fn count(&mut self, action: &BucketAction, well: bool) {
-        let counter = match (action, well) {
-            (BucketAction::Merge { .. }, true) => &mut self.merges,
-            (BucketAction::Merge { .. }, false) => &mut self.merges_failed,
-            (BucketAction::Delete { .. }, true) => &mut self.deletions,
-            (BucketAction::Delete { .. }, false) => &mut self.deletions_failed,
-        };
-        *counter += 1;
+    /// Counts an operation that succeeded.
+    pub(super) fn count_success(&mut self, action: &BucketAction) {
+        match action {
+            BucketAction::Merge { .. } => self.merges += 1,
+            BucketAction::Delete { .. } => self.deletions += 1,
+        }
+    }
+
+    /// Counts an operation that failed.
+    pub(super) fn count_failure(&mut self, action: &BucketAction) {
+        match action {
+            BucketAction::Merge { .. } => self.merges_failed += 1,
+            BucketAction::Delete { .. } => self.deletions_failed += 1,
+        }
     }
 }
 

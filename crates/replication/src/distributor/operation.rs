@@ -344,7 +344,7 @@ impl Distributor {
     /// Ends the operation; the next one, if any, can be proposed.
     fn end_operation(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let operation = self.upkeep.operations.remove(&bucket).expect("an operation ends once");
-        self.upkeep.ended.count(&operation.proposal.action, true);
+        self.upkeep.ended.count_success(&operation.proposal.action);
         self.upkeep.failure_causes.remove(&bucket);
         self.peers.end_operation(operation.name);
         self.upkeep.scheduler.finish(bucket);
@@ -355,7 +355,7 @@ impl Distributor {
     /// Gives up the operation; it is checked again after a while, when others have had their turn.
     pub(super) fn fail_operation(&mut self, bucket: BucketId, effects: &mut Vec<DistributorEffect>) {
         let operation = self.upkeep.operations.remove(&bucket).expect("an operation ends once");
-        self.upkeep.ended.count(&operation.proposal.action, false);
+        self.upkeep.ended.count_failure(&operation.proposal.action);
         let reported = self.upkeep.reported_cause.take();
         let cause = reported.unwrap_or_else(|| operation.step.failure_cause().to_owned());
         self.upkeep.failure_causes.insert(bucket, cause);

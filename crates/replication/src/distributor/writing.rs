@@ -391,7 +391,7 @@ impl Distributor {
                 let node = state.and_then(|state| state.nodes().get(&from));
                 flight.may_be_there |= outgoing.may_be_there;
                 flight.fail(match node {
-                    Some(node) => failure.of(&node.name),
+                    Some(node) => failure.at_node(&node.name),
                     None => failure,
                 });
             }

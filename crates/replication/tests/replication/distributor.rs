@@ -248,7 +248,7 @@ fn what_waits_for_a_bucket_waits_on_when_another_state_comes() {
 }
 
 #[test]
-fn what_was_decided_is_written_only_if_nobody_has_written_since() {
+fn a_decided_modification_is_written_only_if_nothing_was_written_since() {
     /// Checks a row decided from the version of time 5, and sent before the change of state or not; then the
     /// newest version has this time.
     #[track_caller]
@@ -430,7 +430,7 @@ fn a_replica_with_too_much_to_do_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn replicas_that_somebody_asks_for_are_made_equal_first() {
+fn awaited_replicas_are_made_equal_first() {
     let mut owner = OwnerHarness::unreported_with(Settings { operations_max: 1, ..Settings::default() });
     let all = state(1, "uuu");
     let own: Vec<BucketId> = all.buckets().filter(|bucket| all.owner(*bucket) == Some(ME)).collect();

@@ -409,7 +409,7 @@ fn only_words_are_looked_at() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place_and_cure() {
+fn errors_of_rules_have_place_and_cure() {
     let fails = |files: &[(&str, &str)], expected: &str| {
         // What does not follow the syntax names the rule base once more.
         let error = read(&package(files)).expect_err(expected).to_string();

@@ -86,7 +86,7 @@ impl QueryProfiles {
         is_built_in: &dyn Fn(&str) -> bool,
         value_of: ParameterLookup,
     ) -> Result<Vec<ProfileValue>, Error> {
-        let Some(profile) = self.asked_profile(request)? else { return Ok(Vec::new()) };
+        let Some(profile) = self.requested_profile(request)? else { return Ok(Vec::new()) };
         let of = self.type_of(profile, 0);
         let named = of.map(|of| self.unaliased_request(of, request));
         let given = named.as_ref().unwrap_or(request);
@@ -117,7 +117,10 @@ impl QueryProfiles {
     }
 
     /// The profile that a request names, or the profile `default`, if there is one.
-    fn asked_profile(&self, request: &BTreeMap<String, String>) -> Result<Option<&WrittenProfile>, Error> {
+    fn requested_profile(
+        &self,
+        request: &BTreeMap<String, String>,
+    ) -> Result<Option<&WrittenProfile>, Error> {
         let name = request.get("queryProfile").filter(|name| !name.is_empty());
         let Some(name) = name else { return Ok(self.profile("default")) };
         let found = self.profile(name).ok_or_else(|| {

@@ -177,7 +177,7 @@ static ENGINE_PROPERTIES: &[(&str, PropertyEffect)] = &[
 ];
 
 /// Names that tune other versions of Vespa, or that its own tests send.
-static TUNING_ELSEWHERE: &[&str] = &[
+static FOREIGN_TUNING: &[&str] = &[
     "vespa.matching.acorn_one.exploration",
     "vespa.matching.acorn_one.lower_limit",
     "vespa.matching.acorn_one.upper_limit",
@@ -326,7 +326,7 @@ pub(super) fn warnings(decl: &ProfileDecl) -> impl Iterator<Item = String> {
 pub fn unknown_engine_property(key: &str) -> Option<String> {
     let is_of_engine = key.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("vespa."));
     let names = ENGINE_PROPERTIES.iter().map(|(known, _)| *known);
-    let mut all = names.clone().chain(TUNING_ELSEWHERE.iter().copied());
+    let mut all = names.clone().chain(FOREIGN_TUNING.iter().copied());
     if !is_of_engine || all.any(|known| rest_of(key, known).is_some()) {
         return None;
     }

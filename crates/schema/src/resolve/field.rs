@@ -190,7 +190,7 @@ fn with_type(
         weight: decl.weight.unwrap_or(100),
         linguistics: decl.linguistics.clone(),
         query_commands: decl.query_commands.clone(),
-        has_literal: super::literal::is_wanted(decl),
+        has_literal: super::literal::has_literal(decl),
         aliases: aliases(decl, shared),
         struct_fields: Vec::new(),
         position: position.clone(),

@@ -8,7 +8,7 @@ use crate::{FieldStemming, PackageFindings, SourcedText};
 const WEIGHT_MORE: i32 = 100;
 
 /// True if a field has `rank: literal`, and words.
-pub(super) fn is_wanted(field: &FieldDecl) -> bool {
+pub(super) fn has_literal(field: &FieldDecl) -> bool {
     field.literal.is_some() && field.data_type.as_ref().is_some_and(is_text)
 }
 
@@ -31,7 +31,7 @@ pub(super) fn add_fields(
     for field in document_fields.iter().chain(&*outside_fields) {
         let Some(position) = &field.literal else { continue };
         let name = &field.name.value;
-        if !is_wanted(field) {
+        if !has_literal(field) {
             let warning = format!(
                 "{position}: rank: literal of '{name}' has no effect: it is for strings and arrays of strings"
             );

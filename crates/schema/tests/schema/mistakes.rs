@@ -103,7 +103,7 @@ onnx-model m { file: none.onnx }";
 
 /// Parts whose dependency is invalid are not reported, even if they would be without that dependency.
 #[test]
-fn what_follows_is_not_told() {
+fn consequences_of_a_mistake_are_not_reported() {
     let unknown = |place: &str| {
         format!(
             "schemas/{place}: unknown type 'nosuch': use a type such as string, int, long, double, tensor(…), array<…>, or declare 'struct nosuch' in the document"
@@ -236,7 +236,7 @@ fn components_do_not_hide_each_other() {
 }
 
 #[test]
-fn twenty_mistakes_are_told() {
+fn twenty_mistakes_are_reported() {
     let fields = |count: usize| {
         (0..count).map(|at| format!("field f{at} type int {{ bolding: on }}\n")).collect::<String>()
     };

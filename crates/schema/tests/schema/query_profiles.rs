@@ -87,7 +87,7 @@ fn profiles_inherit_and_nest() {
 }
 
 #[test]
-fn versions_are_told_apart() {
+fn versions_are_distinguished() {
     let profile = |id: &str, hits: &str| {
         format!("<query-profile id='{id}'><field name='hits'>{hits}</field></query-profile>")
     };

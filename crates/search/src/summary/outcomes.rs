@@ -47,7 +47,7 @@ const WORDS: usize = 1 << 14;
 
 thread_local! {
     /// Words with their outcomes, at the index given by their hash; a later word replaces an earlier one.
-    static REMEMBERED: RefCell<Vec<RememberedWord>> = const { RefCell::new(Vec::new()) };
+    static RECENT_WORDS: RefCell<Vec<RememberedWord>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Clone, Copy, Default)]
@@ -69,7 +69,7 @@ pub(super) struct OutcomesOfText<'a> {
 impl WordOutcomes {
     /// Those that this thread remembers.
     pub fn remembered(&self) -> OutcomesOfText<'_> {
-        let mut words = REMEMBERED.take();
+        let mut words = RECENT_WORDS.take();
         if words.is_empty() {
             words.resize(WORDS, RememberedWord::default());
         }
@@ -79,7 +79,7 @@ impl WordOutcomes {
 
 impl Drop for OutcomesOfText<'_> {
     fn drop(&mut self) {
-        REMEMBERED.set(std::mem::take(&mut self.words));
+        RECENT_WORDS.set(std::mem::take(&mut self.words));
     }
 }
 

@@ -212,7 +212,7 @@ fn run(messages: &mut RecordedMessages, name: &str, plan: Plan) {
 }
 
 #[test]
-fn shares_are_asked_for_and_given_as_ever() {
+fn requests_and_replies_of_shares_keep_their_bytes() {
     for protocol in [ShareProtocol::First, ShareProtocol::Second] {
         let mut messages = RecordedMessages { protocol, lines: String::new() };
         run(&mut messages, "groups", groups());

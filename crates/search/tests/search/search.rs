@@ -363,13 +363,13 @@ fn no_error_of_a_search_is_a_clients() {
 }
 
 #[test]
-fn a_deadline_that_has_passed_is_told() {
+fn a_passed_deadline_is_reported() {
     let mut plan = everything(&test_schema());
     plan.sorting = vec![by(SortBy::DocumentId, false)];
     let profile = Arc::new(CompiledProfile::compile(&plan.schema, "default").unwrap());
     let view = view(&plan.schema);
     let search = PreparedSearch::new(Arc::new(plan), profile, "mails".into());
-    let deadline = SearchDeadline::at(Instant::now()).with_rest(Duration::ZERO);
+    let deadline = SearchDeadline::at(Instant::now()).with_output_time(Duration::ZERO);
     let outcome = search.run(&view, &deadline).unwrap();
     assert!(outcome.result.hits.is_empty());
     let coverage = outcome.result.coverage;
@@ -459,7 +459,7 @@ fn what_was_found_before_the_deadline_is_the_result() {
         let profile = Arc::new(CompiledProfile::compile(&schema, "default").unwrap());
         let search = PreparedSearch::new(Arc::new(plan), profile, "mails".into());
         let looking = Instant::now() + Duration::from_millis(50);
-        let deadline = SearchDeadline::at(looking).with_rest(Duration::from_secs(600));
+        let deadline = SearchDeadline::at(looking).with_output_time(Duration::from_secs(600));
         let outcome = search.run(&SlowView { view: view(&schema), looking }, &deadline).unwrap();
         assert_eq!(names(&outcome), "d0 d1");
         assert_eq!(outcome.result.total_count, 2);

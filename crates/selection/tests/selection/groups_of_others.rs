@@ -3,8 +3,8 @@
 use millrace_document::DocumentGroup;
 use millrace_selection::DocumentSelection;
 
-fn asks_outside(selection: &str, groups: &[DocumentGroup]) -> bool {
-    DocumentSelection::parse(selection).expect(selection).asks_outside(groups).is_some()
+fn selects_other_groups(selection: &str, groups: &[DocumentGroup]) -> bool {
+    DocumentSelection::parse(selection).expect(selection).foreign_group_condition(groups).is_some()
 }
 
 fn ann() -> Vec<DocumentGroup> {
@@ -49,7 +49,7 @@ fn each_way_to_name_another_group_asks_for_it() {
         "id == 'id:n:note:n=7:1'",
         "id in ('id:n:note:g=ann:1', 'id:n:note:g=bob:1')",
     ] {
-        assert!(asks_outside(selection, &ann()), "{selection}");
+        assert!(selects_other_groups(selection, &ann()), "{selection}");
     }
 }
 
@@ -81,7 +81,7 @@ fn conditions_that_hold_in_the_own_group_do_not() {
         "id.namespace == 'bob'",
         "id.specific == 'bob'",
     ] {
-        assert!(!asks_outside(selection, &ann()), "{selection}");
+        assert!(!selects_other_groups(selection, &ann()), "{selection}");
     }
 }
 
@@ -89,10 +89,10 @@ fn conditions_that_hold_in_the_own_group_do_not() {
 fn each_group_of_a_caller_counts() {
     let groups = [DocumentGroup::Name("ann".to_owned()), DocumentGroup::Number(7)];
     for selection in ["id.group == 'ann'", "id.user == 7", "id.user == 7 or id.group == 'ann'"] {
-        assert!(!asks_outside(selection, &groups), "{selection}");
+        assert!(!selects_other_groups(selection, &groups), "{selection}");
     }
     for selection in ["id.group == 'bob'", "id.user == 8", "id.user == 7 or id.group == 'bob'"] {
-        assert!(asks_outside(selection, &groups), "{selection}");
+        assert!(selects_other_groups(selection, &groups), "{selection}");
     }
-    assert!(asks_outside("id.group == 'ann'", &[]), "a caller of no group");
+    assert!(selects_other_groups("id.group == 'ann'", &[]), "a caller of no group");
 }

@@ -217,7 +217,7 @@ fn fields_are_checked_against_types() {
 }
 
 #[test]
-fn groups_are_told() {
+fn groups_of_a_selection_are_found() {
     let name = |name: &str| DocumentGroup::Name(name.to_owned());
     for (selection, expected) in [
         ("id.group == \"x\"", Some(vec![name("x")])),

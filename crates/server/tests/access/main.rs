@@ -108,15 +108,7 @@ fn fill(server: &TestServer) {
 
 /// Creates an API key, and returns the value of its header.
 fn create(server: &TestServer, arguments: &[&str]) -> &'static str {
-    let made = Command::new(MILLRACE)
-        .args(["token", "create", "--data-dir"])
-        .arg(server.data_dir())
-        .args(arguments)
-        .output()
-        .expect("the command runs");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let token = String::from_utf8(made.stdout).expect("text");
-    format!("Bearer {}", token.trim()).leak()
+    format!("Bearer {}", server.create_token(arguments)).leak()
 }
 
 fn shows_others(answer: &ClientAnswer) -> bool {

@@ -1,8 +1,6 @@
 //! Clients that an application declares, in a cluster: admitted by the node that they ask, and served by the
 //! others.
 
-use std::process::Command;
-
 use hyper::Method;
 use hyper::header::AUTHORIZATION;
 use millrace_client::{HttpProtocol, OutgoingRequest, pack};
@@ -10,7 +8,7 @@ use millrace_client::{HttpProtocol, OutgoingRequest, pack};
 use crate::certificates::{TestAuthority, TestCertificate};
 use crate::nodes::{TestEtcd, node, node_with, services, until};
 use crate::support::tls::{TestIdentity, TlsClient, fixture};
-use crate::support::{MILLRACE, NOTE, TestServer, poll, write_files};
+use crate::support::{NOTE, TestServer, create_token, poll, write_files};
 
 const CLIENTS: &str = "<clients>
     <client id='all' permissions='read,write'><token id='everyone'/></client>
@@ -24,13 +22,8 @@ fn with_clients() -> String {
 
 /// Creates an API key in a file, and returns the value of its header.
 pub fn create(file: &str, arguments: &[&str]) -> &'static str {
-    let made = Command::new(MILLRACE)
-        .args(["token", "create", "--access-file", file])
-        .args(arguments)
-        .output()
-        .expect("the command runs");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    format!("Bearer {}", String::from_utf8_lossy(&made.stdout).trim()).leak()
+    let token = create_token(&[&["--access-file", file], arguments].concat());
+    format!("Bearer {token}").leak()
 }
 
 pub fn ask(server: &TestServer, base: &str, token: &'static str, request: OutgoingRequest) -> u16 {

@@ -1,26 +1,13 @@
 //! A group is deleted while a node is away: every node erases it by itself, that one when it is back.
 
-use std::path::Path;
-
 use hyper::Method;
 use serde_json::json;
 
 use crate::nodes::{TestEtcd, count, node_with, put, services, until};
-use crate::support::{NOTE, TestServer};
+use crate::support::{NOTE, TestServer, files_have};
 
 /// A word that is in no other document.
 const WORD: &str = "zyxwvutsrqponm";
-
-/// True if a file below a directory has the word.
-fn has_word(directory: &Path) -> bool {
-    let mut entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.any(|entry| match entry.path() {
-        path if path.is_dir() => has_word(&path),
-        // The server may remove a file meanwhile.
-        path => std::fs::read(path)
-            .is_ok_and(|bytes| bytes.windows(WORD.len()).any(|window| window == WORD.as_bytes())),
-    })
-}
 
 #[test]
 fn every_node_erases_a_deleted_group_by_itself() {
@@ -46,7 +33,7 @@ fn every_node_erases_a_deleted_group_by_itself() {
     let shown = String::from_utf8_lossy(&shown);
     assert!(shown.contains("documents   5") && !shown.contains("files"), "{shown}");
     let with_word = |nodes: &[TestServer]| -> Vec<usize> {
-        (0..nodes.len()).filter(|at| has_word(&nodes[*at].data_dir())).collect()
+        (0..nodes.len()).filter(|at| files_have(&nodes[*at].data_dir(), WORD)).collect()
     };
     // A look can miss a file that takes the place of another.
     let mut before = Vec::new();

@@ -23,7 +23,7 @@ fn settings<'a>(prefix: &str, files: &'a TrustFiles) -> Vec<(String, &'a str)> {
 }
 
 #[test]
-fn a_cluster_with_certificates_works_and_hears_nobody_else() {
+fn a_cluster_with_certificates_works_and_refuses_all_others() {
     let authority = TestAuthority::new();
     let of_etcd = authority.sign(&TestCertificate::default());
     let file = |path: &std::path::Path| path.to_str().expect("a path of text").to_owned();

@@ -32,7 +32,7 @@ impl GuardedServer {
         let server = TestServer::start();
         let (status, answer) = server.deploy(&[("services.xml", SERVICES), ("schemas/note.sd", schema)]);
         assert_eq!(status, 200, "{answer}");
-        let operator = create(&server, &["operator", "--read", "--write", "--deploy", "--admin"]);
+        let operator = server.create_token(&["operator", "--read", "--write", "--deploy", "--admin"]);
         let guarded = GuardedServer { server, operator };
         guarded.until(&guarded.operator, true);
         poll("the server requires credentials", || {
@@ -95,18 +95,6 @@ impl GuardedServer {
     }
 }
 
-/// Creates an API key.
-fn create(server: &TestServer, arguments: &[&str]) -> String {
-    let made = Command::new(MILLRACE)
-        .args(["token", "create", "--data-dir"])
-        .arg(server.data_dir())
-        .args(arguments)
-        .output()
-        .expect("the command runs");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    String::from_utf8(made.stdout).expect("text").trim().to_owned()
-}
-
 /// A request on a connection of its own, whose body is sent, and whose answer is read, piece by piece.
 struct LastingRequest {
     sender: TcpStream,
@@ -163,7 +151,7 @@ fn a_stream_of_writes_ends_with_its_credential() {
         for how in [CredentialEnd::Revoked, CredentialEnd::Expired, CredentialEnd::Moved] {
             let what = format!("{path} {how:?}");
             let name = format!("writer-{at}-{how:?}");
-            let token = create(&guarded.server, &[&name, "--read", "--write", "--group", "ann"]);
+            let token = guarded.server.create_token(&[&name, "--read", "--write", "--group", "ann"]);
             guarded.until(&token, true);
             let headers = format!("content-type: {media_type}\r\ntransfer-encoding: chunked\r\n");
             let mut stream = LastingRequest::open(&guarded, "POST", path, &token, &headers);
@@ -203,7 +191,7 @@ fn a_stream_that_waits_for_a_limit_ends_with_its_credential() {
     let put = ask(Method::POST, format!("{{\"fields\":{{\"title\":\"{}\"}}}}", "x".repeat(100_000)));
     assert_eq!(put.status, 200, "{}", String::from_utf8_lossy(&put.body));
     let limits = ["waiter", "--read", "--write", "--group", "ann", "--fed-bytes-max", "1"];
-    let token = create(&guarded.server, &limits);
+    let token = guarded.server.create_token(&limits);
     guarded.until(&token, true);
     let headers = "content-type: application/jsonl\r\ntransfer-encoding: chunked\r\n";
     let mut stream = LastingRequest::open(&guarded, "POST", "/feed/v1", &token, headers);
@@ -246,7 +234,7 @@ fn a_stream_of_documents_ends_with_its_credential() {
     .into_iter()
     .enumerate()
     {
-        let token = create(&guarded.server, &[&format!("reader-{at}"), "--read", "--group", "ann"]);
+        let token = guarded.server.create_token(&[&format!("reader-{at}"), "--read", "--group", "ann"]);
         guarded.until(&token, true);
         let mut stream = LastingRequest::open(&guarded, method, path, &token, headers);
         let mut status = String::new();

@@ -34,14 +34,7 @@ fn deploy(server: &TestServer, token: &str, clients: &str, more: &[(&str, &str)]
 
 /// Creates an API key, and returns the value of its header.
 fn create(server: &TestServer, arguments: &[&str]) -> String {
-    let made = Command::new(MILLRACE)
-        .args(["token", "create", "--data-dir"])
-        .arg(server.data_dir())
-        .args(arguments)
-        .output()
-        .expect("the command runs");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    format!("Bearer {}", String::from_utf8(made.stdout).expect("text").trim())
+    format!("Bearer {}", server.create_token(arguments))
 }
 
 /// Waits until the server uses changed keys.

@@ -212,7 +212,7 @@ fn a_wait_is_not_over_while_a_node_is_expected_back() {
 }
 
 #[test]
-fn what_is_wrong_with_how_a_node_was_started_is_told() {
+fn warnings_about_the_start_of_a_node_are_shown() {
     let cluster = TwoNodes::start();
     cluster.tell(|figures| figures.warnings = vec!["it listens everywhere".to_owned()]);
     assert!(cluster.printed(&["cluster", "show"]).1.contains("n1: warning: it listens everywhere"));
@@ -225,7 +225,7 @@ fn what_is_wrong_with_how_a_node_was_started_is_told() {
 }
 
 #[test]
-fn transfers_are_told_with_their_rates() {
+fn transfers_are_shown_with_their_rates() {
     let cluster = TwoNodes::start();
     cluster.tell(|figures| {
         figures.transfers = vec![TransferStats {

@@ -84,7 +84,7 @@ fn a_feed_names_what_failed_and_goes_on() {
 
 /// The other lines are fed; the rest of a list is not, and that is reported.
 #[test]
-fn what_is_no_operation_is_told_by_its_line() {
+fn errors_of_operations_name_their_line() {
     let server = TestServer::with_notes();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let put = |id: u32| format!("{{\"put\":\"id:n:note:g=ann:{id}\",\"fields\":{{\"stars\":{id}}}}}");
@@ -306,7 +306,7 @@ fn a_feed_may_be_compressed() {
 }
 
 #[test]
-fn what_fails_for_one_reason_is_told_a_few_times() {
+fn failures_for_one_reason_are_listed_a_few_times() {
     let server = TestServer::with_notes();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let line = |number| format!("{{\"put\":\"id:n:nope::{number}\",\"fields\":{{}}}}\n");
@@ -318,7 +318,7 @@ fn what_fails_for_one_reason_is_told_a_few_times() {
 }
 
 #[test]
-fn what_a_selection_does_not_take_is_told() {
+fn writes_outside_of_a_selection_are_reported_as_ignored() {
     let server = TestServer::start();
     let services = SERVICES.replace("mode='streaming'", "mode='streaming' selection='note.stars &lt; 5'");
     let (status, answer) = server.deploy(&[("services.xml", &services), ("schemas/note.sd", NOTE)]);
@@ -381,7 +381,7 @@ fn a_write_without_a_document_names_both_ways_to_give_one() {
 
 /// They are stored, and no query of a group finds them.
 #[test]
-fn documents_without_a_group_are_told_of() {
+fn documents_without_a_group_are_reported() {
     let server = TestServer::with_notes();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let put = |id: &str| json!({ "put": id, "fields": { "stars": 1 } }).to_string();

@@ -229,7 +229,7 @@ fn what_bits_find_is_ranked_again_by_the_whole_vectors() {
 }
 
 #[test]
-fn an_update_embeds_anew() {
+fn an_update_computes_its_embedding_again() {
     let server = server();
     feed(&server);
     let path = "/document/v1/n/note/group/ann/2";

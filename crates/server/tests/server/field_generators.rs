@@ -211,7 +211,7 @@ fn an_answer_of_another_form_follows_the_policy_and_a_refusal_the_documents() {
 }
 
 #[test]
-fn what_cannot_be_generated_is_told_at_deployment() {
+fn generators_that_cannot_work_are_reported_at_deployment() {
     let service = GeneratorService::start();
     let server = TestServer::start_with(&SECRET);
     let refused = |from: &str, to: &str, expected: &str| {

@@ -118,7 +118,7 @@ fn a_body_that_is_too_large_is_refused() {
 }
 
 #[test]
-fn status_is_told_in_every_form() {
+fn status_is_served_in_every_form() {
     let server = TestServer::with_notes();
     server.put("/document/v1/n/note/docid/1", "{}");
     for path in
@@ -168,7 +168,7 @@ fn status_is_told_in_every_form() {
 }
 
 #[test]
-fn the_bytes_of_fields_are_told_by_their_form() {
+fn the_bytes_of_fields_are_listed_by_form() {
     let server = TestServer::with_notes();
     for number in 0..100 {
         let text = "a text that is compressed ".repeat(100);

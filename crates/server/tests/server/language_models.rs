@@ -366,7 +366,7 @@ fn what_an_answer_shows_counts_as_answer() {
 }
 
 #[test]
-fn what_goes_wrong_is_told() {
+fn failures_of_language_models_are_reported() {
     let (server, _service) = started();
     let (status, answer) = text(&server, &with(&[("format", "sse"), ("prompt", "poison")]));
     let last_event = answer.strip_prefix("event: error\ndata: ").expect(&answer);
@@ -405,7 +405,7 @@ fn what_goes_wrong_is_told() {
 
 /// Queries can bring a key, and fields that a model writes cannot.
 #[test]
-fn a_secret_that_is_not_there_is_told_at_deployment() {
+fn a_missing_secret_is_reported_at_deployment() {
     let service = ModelService::start();
     let server = TestServer::start_with(&[("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1")]);
     let of_queries = services(&service.url);

@@ -133,7 +133,7 @@ fn values_have_the_form_that_is_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_evaluated_is_told() {
+fn evaluations_that_cannot_work_are_errors() {
     let server = server();
     for (path, status, expected) in [
         ("other", 404, "No model named 'other'. Available models: deep_light_v2, linear, trees"),

@@ -1,13 +1,12 @@
 //! The page at `/`: for browsers only, complete in itself, and open only as far as it has no data.
 
 use std::collections::{HashSet, VecDeque};
-use std::process::Command;
 
 use hyper::Method;
 use hyper::header::ACCEPT;
 use millrace_client::{ClientAnswer, HttpProtocol, OutgoingRequest};
 
-use crate::support::{MILLRACE, TestServer, poll};
+use crate::support::{TestServer, poll};
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
@@ -70,12 +69,7 @@ fn a_browser_gets_a_page_that_is_complete() {
 #[test]
 fn the_page_needs_no_credential_and_its_data_do() {
     let server = TestServer::with_notes();
-    let made = Command::new(MILLRACE)
-        .args(["token", "create", "ann", "--read", "--group", "ann", "--data-dir"])
-        .arg(server.data_dir())
-        .output()
-        .expect("the command runs");
-    assert!(made.status.success());
+    server.create_token(&["ann", "--read", "--group", "ann"]);
     poll("the credentials are used", || get(&server, "/search/", "*/*").status == 401);
     assert_eq!(get(&server, "/", BROWSER).status, 200);
     assert_eq!(get(&server, "/page/page.js", "*/*").status, 200);

@@ -107,16 +107,10 @@ fn an_address_is_counted_at_every_endpoint_for_clients() {
     }
 }
 
-/// Creates an API key, and returns the value of its header.
+/// Creates an API key that may read and write, and returns the value of its header.
 fn create(server: &TestServer, name: &str, arguments: &[&str]) -> String {
-    let made = Command::new(MILLRACE)
-        .args(["token", "create", name, "--read", "--write", "--data-dir"])
-        .arg(server.data_dir())
-        .args(arguments)
-        .output()
-        .expect("the command runs");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    format!("Bearer {}", String::from_utf8_lossy(&made.stdout).trim())
+    let token = server.create_token(&[&[name, "--read", "--write"], arguments].concat());
+    format!("Bearer {token}")
 }
 
 fn send(server: &TestServer, token: &str, request: OutgoingRequest) -> ClientAnswer {
@@ -332,7 +326,7 @@ fn operations_that_are_refused_do_not_count_for_the_group_that_they_name() {
 }
 
 #[test]
-fn a_limit_is_told_in_the_words_of_each_interface() {
+fn each_interface_reports_a_limit_in_its_own_form() {
     let server = TestServer::with_notes();
     let key = create(&server, "slow", &["--deploy", "--rate-max", ONCE]);
     until_known(&server, &key);

@@ -185,7 +185,7 @@ fn a_service_that_refuses_its_secret_is_no_fault_of_a_document() {
 }
 
 #[test]
-fn what_cannot_be_asked_or_fetched_is_told_at_deployment() {
+fn remote_models_that_cannot_be_used_are_reported_at_deployment() {
     let (url, _) = service();
     let server = TestServer::start_with(&[("MILLRACE_OUTBOUND_ALLOW", "127.0.0.1")]);
     let deploy = |services: &str| {

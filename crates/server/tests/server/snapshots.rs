@@ -1,6 +1,5 @@
 //! Snapshots of a server: made while it serves, listed, restored and deleted; and what erasures say of them.
 
-use std::path::Path;
 use std::process::Output;
 
 use hyper::Method;
@@ -8,7 +7,7 @@ use hyper::header::AUTHORIZATION;
 use millrace_client::{HttpProtocol, OutgoingRequest};
 use serde_json::{Value, json};
 
-use crate::support::{self, TestServer};
+use crate::support::{self, TestServer, files_have};
 
 /// A word of one document.
 const WORD: &str = "zyxwvutsrqponm";
@@ -27,17 +26,6 @@ fn ran(output: Output) -> String {
 fn refused(output: Output) -> String {
     assert!(!output.status.success(), "{}", text(&output.stdout));
     text(&output.stderr)
-}
-
-/// True if a file below a directory has the word.
-fn has_word(directory: &Path) -> bool {
-    let mut entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.any(|entry| match entry.path() {
-        path if path.is_dir() => has_word(&path),
-        // The server may remove a file meanwhile.
-        path => std::fs::read(path)
-            .is_ok_and(|bytes| bytes.windows(WORD.len()).any(|window| window == WORD.as_bytes())),
-    })
 }
 
 fn put(server: &TestServer, path: &str, title: &str) {
@@ -90,9 +78,11 @@ fn a_snapshot_is_made_listed_restored_and_deleted() {
     assert_eq!((&receipt["erased"], &receipt["erasure"]["snapshots"]), (&json!(true), &json!(["first"])));
     let shown = text(&server.millrace(&["group", "show", "ann"]).stdout);
     assert!(shown.contains("snapshots   first (millrace snapshot delete NAME)"), "{shown}");
-    assert!(!has_word(&server.data_dir().join("segments")) && !has_word(&server.data_dir().join("tail")));
+    for part in ["segments", "tail"] {
+        assert!(!files_have(&server.data_dir().join(part), WORD), "{part}");
+    }
     let snapshot = server.data_dir().join("snapshots/first");
-    assert!(has_word(&snapshot));
+    assert!(files_have(&snapshot, WORD));
 
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (from, data) = (server.data_dir().display().to_string(), directory.path().join("data"));
@@ -116,7 +106,7 @@ fn a_snapshot_is_made_listed_restored_and_deleted() {
     assert_eq!(title(&server, "bob/1"), "after");
 
     ran(server.millrace(&["snapshot", "delete", "first"]));
-    assert!(!has_word(&server.data_dir()));
+    assert!(!files_have(&server.data_dir(), WORD));
     let (_, shown) = server.get("/group/v1/ann");
     assert_eq!(shown["erasure"]["snapshots"], json!([]), "{shown}");
     assert_eq!(title(&restored, "ann/1"), WORD);

@@ -73,7 +73,7 @@ fn a_certificate_that_is_its_own_authority() {
 }
 
 #[test]
-fn an_address_without_tls_is_told_from_one_with() {
+fn addresses_with_and_without_tls_get_different_errors() {
     let server = TestServer::start();
     let output = Command::new(MILLRACE)
         .env("SSL_CERT_FILE", fixture("authority.pem"))

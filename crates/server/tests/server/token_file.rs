@@ -93,7 +93,7 @@ fn what_a_command_refuses_changes_nothing() {
 }
 
 #[test]
-fn the_first_key_of_a_file_is_told_with_its_effect() {
+fn creating_the_first_key_states_its_effect() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let printed = |name: &str| {
         let output = ended(start(directory.path(), &["create", name, "--read", "--deploy"]));

@@ -1,6 +1,5 @@
 //! Keys of signed tokens that another server publishes: this test plays it.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +12,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 
 use crate::mock::{MockReply, MockServer};
-use crate::support::{MILLRACE, TestServer, poll};
+use crate::support::{TestServer, create_token, poll};
 
 /// A token for the documents of ann, signed by `signer` as the key `a`.
 fn token(signer: &Ed25519KeyPair) -> &'static str {
@@ -47,12 +46,9 @@ fn published_keys_are_fetched_kept_and_awaited() {
     });
     let directory = tempfile::tempdir().expect("a temporary directory");
     let data_dir = directory.path().join("data");
-    let created = Command::new(MILLRACE)
-        .args(["token", "create", "operator", "--read", "--deploy", "--admin", "--data-dir"])
-        .arg(&data_dir)
-        .output()
-        .expect("the command runs");
-    let operator: &'static str = format!("Bearer {}", String::from_utf8_lossy(&created.stdout).trim()).leak();
+    let place = data_dir.to_str().expect("the path of a temporary directory is text");
+    let token = create_token(&["operator", "--read", "--deploy", "--admin", "--data-dir", place]);
+    let operator: &'static str = format!("Bearer {token}").leak();
     // The server starts although the keys are not there, and nobody else enters.
     let url = service.url("/jwks.json");
     let mut server = TestServer::start_in(directory, data_dir, &[("MILLRACE_TOKEN_KEYS", url.as_str())]);

@@ -88,7 +88,7 @@ fn streams_end_with_what_was_done() {
 }
 
 #[test]
-fn removals_are_told_when_asked_for() {
+fn a_visit_shows_removals_on_request() {
     let server = server_with(2);
     server.call(Method::DELETE, "/document/v1/n/note/group/ann/0", "");
     let documents = |path: &str| server.get(path).1["documents"].clone();

@@ -307,6 +307,12 @@ impl TestServer {
         (answer.status.as_u16(), answer.json())
     }
 
+    /// Creates an API key of this server by these arguments, and returns it.
+    pub fn create_token(&self, arguments: &[&str]) -> String {
+        let data_dir = self.data_dir.to_str().expect("the path of a temporary directory is text");
+        create_token(&[&["--data-dir", data_dir], arguments].concat())
+    }
+
     /// Runs the command line against this server.
     pub fn millrace(&self, arguments: &[&str]) -> Output {
         Command::new(MILLRACE)
@@ -345,6 +351,26 @@ fn write_bytes(directory: &Path, files: &[(&str, &[u8])]) {
         std::fs::create_dir_all(path.parent().expect("the path has a directory")).expect("a directory");
         std::fs::write(path, content).expect("a file");
     }
+}
+
+/// Creates an API key by `millrace token create`, and returns it.
+#[track_caller]
+pub fn create_token(arguments: &[&str]) -> String {
+    let output = Command::new(MILLRACE).args(["token", "create"]).args(arguments).output();
+    let created = output.expect("the command runs");
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+    String::from_utf8(created.stdout).expect("an API key is text").trim().to_owned()
+}
+
+/// True if a file below a directory contains the text.
+pub fn files_have(directory: &Path, text: &str) -> bool {
+    let mut entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.any(|entry| match entry.path() {
+        path if path.is_dir() => files_have(&path, text),
+        // The server may remove a file meanwhile.
+        path => std::fs::read(path)
+            .is_ok_and(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes())),
+    })
 }
 
 fn bytes_of<'a>(files: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a [u8])> {

@@ -3,7 +3,7 @@
 use millrace_sim::joined_while_one_is_away;
 
 #[test]
-fn nobody_waits_for_a_node_that_is_known_to_be_away() {
+fn no_operation_waits_for_a_node_that_is_known_to_be_away() {
     for seed in 1..=20 {
         let outcome = joined_while_one_is_away(seed);
         if let Some(wrong) = outcome.wrong {

@@ -48,7 +48,7 @@ pub(crate) fn stored_columns(state: &StoreState, times: &SealTimes) -> Result<Ve
         }
     }
     let column = |((document_type, key), bytes): ((String, ColumnKey), u64)| {
-        let seal_time = times.of(&document_type, &key);
+        let seal_time = times.of_column(&document_type, &key);
         StoredColumn { document_type, key, bytes, seal_time }
     };
     let mut columns: Vec<StoredColumn> = bytes.into_iter().map(column).collect();

@@ -48,7 +48,7 @@ impl RemovalSpan {
         RemovalSpan(span_us.ilog2())
     }
 
-    fn of(self, timestamp: u64) -> u64 {
+    fn index(self, timestamp: u64) -> u64 {
         timestamp >> self.0
     }
 }
@@ -57,19 +57,19 @@ impl ReplicaCounts {
     /// One number over all documents, and the removals from a time on; of that time's own span, those before
     /// it count too.
     pub fn checksum(&self, removals_since: u64, span: RemovalSpan) -> u64 {
-        let removals = self.removals.range(span.of(removals_since)..);
+        let removals = self.removals.range(span.index(removals_since)..);
         removals.fold(self.documents_sum, |sum, (_, removal)| sum.wrapping_add(*removal))
     }
 
     /// Returns true if there is no document, and no removal from a time on.
     pub fn is_empty(&self, removals_since: u64, span: RemovalSpan) -> bool {
-        self.documents == 0 && self.removals.range(span.of(removals_since)..).next().is_none()
+        self.documents == 0 && self.removals.range(span.index(removals_since)..).next().is_none()
     }
 
     fn add_version(&mut self, id: &[u8], timestamp: u64, removed: bool, span: RemovalSpan) {
         let hash = xxh3_64_with_seed(id, timestamp);
         if removed {
-            let sum = self.removals.entry(span.of(timestamp)).or_default();
+            let sum = self.removals.entry(span.index(timestamp)).or_default();
             *sum = sum.wrapping_add(hash);
         } else {
             self.documents += 1;

@@ -193,20 +193,20 @@ impl GivenUpFiles<'_> {
             *is_complete = false;
             new.buckets = isolated(&new.buckets, *replica);
             for part in new.buckets.iter_mut().filter(|part| is_part(part.id, *replica)) {
-                *part = with_those(part, |segment| self.stays(segment));
+                *part = retaining(part, |segment| self.stays(segment));
             }
         }
         // What is left of former replicas is of no use, and would keep the files.
         for part in new.buckets.iter_mut().filter(|part| !is_of_replica(state, part.id)) {
-            *part = with_those(part, |segment| self.is_readable(segment));
+            *part = retaining(part, |segment| self.is_readable(segment));
         }
         new.replicas = Arc::new(replicas);
         new
     }
 }
 
-/// A bucket with those of its segments that stay.
-fn with_those(bucket: &StoredBucket, stays: impl Fn(&BucketSegment) -> bool) -> Arc<StoredBucket> {
+/// A bucket with those of its segments that `stays` accepts.
+fn retaining(bucket: &StoredBucket, stays: impl Fn(&BucketSegment) -> bool) -> Arc<StoredBucket> {
     let segments = bucket.segments.iter().filter(|segment| stays(segment)).cloned().collect();
     Arc::new(StoredBucket { id: bucket.id, segments })
 }

@@ -75,7 +75,7 @@ fn delete(
                 replicas.remove(bucket);
             }
         }
-        shares.give(&mut new.buckets);
+        shares.set_in(&mut new.buckets);
         new.replicas = Arc::new(replicas);
         for part in new.buckets.iter_mut().filter(|part| idle.contains_key(&part.id)) {
             let is_idle = |segment: &BucketSegment| idle[&part.id].contains(&segment.record.number);

@@ -15,7 +15,7 @@ use millrace_env::RealDisk;
 use parking_lot::Mutex;
 
 use super::logs::{self, KeptLog};
-use super::replaying::logs_are_gone;
+use super::replaying::missing_logs;
 use super::{SnapshotDescription, SnapshotReader, StoredSnapshot};
 use crate::context::StoreContext;
 use crate::state::StoreState;
@@ -112,7 +112,7 @@ impl StoredLogs {
         let options = &shared.options;
         let failed = |error: std::io::Error| Error::io("list the logs", &error);
         if options.keep_logs.is_zero() {
-            return Err(logs_are_gone(&options.data_dir));
+            return Err(missing_logs(&options.data_dir));
         }
         let live: BTreeSet<u64> =
             state.spare.iter().chain(&state.generations).map(|generation| generation.number).collect();
@@ -146,7 +146,7 @@ impl StoredLogs {
         let first = description.first_log;
         match self.has(first) && logs::before_gap(&self.kept, first, |number| self.has(number)).is_none() {
             true => Ok(()),
-            false => Err(logs_are_gone(path)),
+            false => Err(missing_logs(path)),
         }
     }
 
@@ -274,7 +274,7 @@ impl PointReader {
             }
             PointBase::LogsSince(since) => match logs.since().is_some_and(|known| known <= since) {
                 true => (0, None),
-                false => return Err(logs_are_gone(path)),
+                false => return Err(missing_logs(path)),
             },
         };
         let of_time = marks.iter().filter(|mark| mark.is_of(until));
@@ -433,7 +433,7 @@ impl PointReader {
         let kept = logs::kept(&self.data_dir).map_err(|error| Error::io("list the logs", &error))?;
         match kept.into_iter().find(|log| log.number == number) {
             Some(log) => TailLogFile::at(&log.path).read(),
-            None => Err(logs_are_gone(&self.data_dir)),
+            None => Err(missing_logs(&self.data_dir)),
         }
     }
 }

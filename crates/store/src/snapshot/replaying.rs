@@ -21,7 +21,7 @@ use crate::{Error, StoreOptions};
 const BATCH_BYTES: usize = 4 << 20;
 
 /// The error of a snapshot after which logs are missing.
-pub(super) fn logs_are_gone(data_dir: &Path) -> Error {
+pub(super) fn missing_logs(data_dir: &Path) -> Error {
     Error::PointInTime {
         path: data_dir.to_owned(),
         reason: "the logs of writes after the snapshot are not there, or not all any more; take a later snapshot, or \
@@ -59,7 +59,7 @@ impl LogsAfter {
         let all: BTreeMap<u64, PathBuf> = live.chain(of_tail).chain(of_kept).collect();
         let is_there = |number| all.contains_key(&number);
         if !is_there(first) || logs::before_gap(&kept, first, is_there).is_some() {
-            return Err(logs_are_gone(data_dir));
+            return Err(missing_logs(data_dir));
         }
         Ok(LogsAfter { logs: all.into_iter().filter(|(number, _)| *number >= first).collect(), marks })
     }

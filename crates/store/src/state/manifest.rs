@@ -209,7 +209,7 @@ impl Manifest {
 /// Tag before the kind of a mark whose time differs from the time at which the store learned of it; followed
 /// by the latter. Such a mark is read as one with a timestamp of another clock: it is remembered for longer
 /// than is necessary for the store's own.
-const GIVEN: u8 = 4;
+const TIMED_ELSEWHERE: u8 = 4;
 /// Tag before the kind of a mark of a group if only the documents in one bucket are dropped; followed by that
 /// bucket.
 const PART: u8 = 5;
@@ -223,7 +223,7 @@ impl DropMark {
         };
         out.extend(self.timestamp.to_le_bytes());
         if self.given || self.since != self.timestamp {
-            out.push(GIVEN);
+            out.push(TIMED_ELSEWHERE);
             out.extend(self.since.to_le_bytes());
         }
         match &self.scope {
@@ -258,7 +258,7 @@ impl DropMark {
     fn read(reader: &mut ManifestReader<'_>) -> Option<Self> {
         let timestamp = reader.u64()?;
         let (mut since, mut kind) = (timestamp, reader.u8()?);
-        let given = kind == GIVEN;
+        let given = kind == TIMED_ELSEWHERE;
         if given {
             (since, kind) = (reader.u64()?, reader.u8()?);
         }

@@ -18,7 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::SeekFrom;
 
 use super::journal::{BatchMeasure, LINK_KEY, LogEnd, LogSalt};
-use super::keyspace_files::remake_beside;
+use super::keyspace_files::remake_keyspace_files;
 use super::log_file::{LOG_NAME, LogContent, LogCut, TailLogFile};
 use super::{
     AppendError, NewRow, RowDurability, RowKey, SharedRowVisitor, TailFactory, TailFilter, TailRow, TailRows,
@@ -243,7 +243,7 @@ fn open_or_remake(directory: &Path) -> Result<(Arc<dyn TailRows>, bool), Error> 
         Err(error) => {
             tracing::warn!(%error, "the files beside the log of the tail are damaged, and are made again; they have no documents");
             let action = format!("make the files beside the log in {} again", directory.display());
-            remake_beside(directory, make_empty).map_err(|error| Error::io(&action, &error))?;
+            remake_keyspace_files(directory, make_empty).map_err(|error| Error::io(&action, &error))?;
             Ok((Arc::new(open_existing(directory, &log)?), true))
         }
     }

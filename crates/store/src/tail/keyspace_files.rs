@@ -18,7 +18,10 @@ const SCRATCH: &str = "scratch";
 
 /// Makes the files again. `make` makes a whole generation without rows in a directory. Can be done again
 /// after a crash at any point: the version file goes first and comes last.
-pub(crate) fn remake_beside(directory: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn remake_keyspace_files(
+    directory: &Path,
+    make: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
     let scratch = directory.join(SCRATCH);
     remove_directory(&scratch)?;
     make(&scratch)?;

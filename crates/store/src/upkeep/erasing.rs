@@ -295,9 +295,9 @@ impl ErasureWork {
             };
             let has_copies = left.is_empty() && !(delete_copies(shared, record) && are_logs_erased);
             if left.is_empty() && !has_copies {
-                match shared.is_erased_elsewhere(record.dropped) {
+                match shared.is_erased_by_partner(record.dropped) {
                     true => erased.push((group, record.dropped)),
-                    false if has_begun => shared.erase_elsewhere(record.dropped),
+                    false if has_begun => shared.request_erasure_of_partner(record.dropped),
                     false => {}
                 }
             }

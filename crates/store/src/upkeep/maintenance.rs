@@ -46,7 +46,7 @@ pub(crate) fn should_split(
 
 /// Time between two removals of dropped segments: those of drops that follow each other closely, as of the
 /// partitions of logs, share a manifest.
-const REMOVALS_APART: Duration = Duration::from_millis(100);
+const SEGMENT_REMOVAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Does the work, one piece at a time.
 pub(crate) struct StoreMaintenance {
@@ -114,7 +114,7 @@ impl StoreMaintenance {
         let now = shared.timestamps.now().0;
         let awake = |bucket: &&Arc<StoredBucket>| !self.backoff.pauses(bucket.id, now);
         let mut marks = state.marks.list();
-        let removed = self.removed.lock().filter(|removed| removed.at.elapsed() < REMOVALS_APART);
+        let removed = self.removed.lock().filter(|removed| removed.at.elapsed() < SEGMENT_REMOVAL_INTERVAL);
         match removed {
             // Segments of later drops are soon removed, and until then not merged.
             Some(LastRemoval { until, .. }) => marks.retain(|mark| mark.since <= until),
@@ -225,7 +225,7 @@ impl StoreMaintenance {
         self.shared.publish(|state| {
             let mut state = state.clone();
             state.buckets = halved(&state.buckets);
-            shares.give(&mut state.buckets);
+            shares.set_in(&mut state.buckets);
             Ok(state)
         })?;
         self.shared.counters.splits.fetch_add(count as u64, Ordering::Relaxed);
@@ -272,7 +272,7 @@ impl StoreMaintenance {
                 // each. Of the others each has those that it has something of: no file is kept in vain.
                 let child = |id| {
                     let shared = old.segments.iter().filter(|segment| !shares.lacks(id, segment));
-                    let segments = shared.map(|segment| shares.of(id, &segment.halved(1))).collect();
+                    let segments = shared.map(|segment| shares.with_share(id, &segment.halved(1))).collect();
                     StoredBucket { id, segments }
                 };
                 children.map(child).into()

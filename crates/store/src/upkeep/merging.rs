@@ -299,7 +299,7 @@ pub(crate) fn merge(shared: &StoreContext, run: &MergeCandidate) -> Result<(), E
         for (index, bucket) in run.present(state) {
             let stays = |segment: &&BucketSegment| !run.segments.contains(&segment.record.number);
             let mut segments: Vec<BucketSegment> = bucket.segments.iter().filter(stays).cloned().collect();
-            segments.extend(merged.iter().map(|merged| shares.of(bucket.id, merged)));
+            segments.extend(merged.iter().map(|merged| shares.with_share(bucket.id, merged)));
             changed.push((bucket.id, last_mark(&marks, bucket)));
             new.buckets[index] = Arc::new(StoredBucket { id: bucket.id, segments });
         }

@@ -23,7 +23,7 @@ use crate::write::backlog::BATCH_LIMIT;
 /// Share of a core for work that is on time.
 pub(crate) const SHARE_MIN: f64 = 0.25;
 /// Maximum share of a core of each thread while there are small requests.
-const SHARE_BESIDE: f64 = 0.75;
+const SHARE_UNDER_LOAD: f64 = 0.75;
 /// Maximum duration of a step that counts for the rest after it; a longer step may have waited for a core
 /// itself.
 const STEP_MAX: Duration = Duration::from_millis(1);
@@ -77,7 +77,7 @@ fn rest(shared: &Arc<StoreContext>, share: impl Fn(&StoreContext) -> f64 + 'stat
 
 /// Maximum share of a core of each thread, with a tail of this many full generations.
 fn share_max(has_small_requests: bool, generations: f64) -> f64 {
-    if has_small_requests && generations < BATCH_LIMIT { SHARE_BESIDE } else { 1.0 }
+    if has_small_requests && generations < BATCH_LIMIT { SHARE_UNDER_LOAD } else { 1.0 }
 }
 
 /// Share of a core for each of the threads that seal, from the number of generations that wait to be sealed

@@ -22,7 +22,7 @@ impl SealTimes {
     }
 
     /// Time of a column; zero if none was sealed since the start.
-    pub fn of(&self, document_type: &str, key: &ColumnKey) -> Duration {
+    pub fn of_column(&self, document_type: &str, key: &ColumnKey) -> Duration {
         self.0.lock().get(document_type).and_then(|of_type| of_type.get(key)).copied().unwrap_or_default()
     }
 }

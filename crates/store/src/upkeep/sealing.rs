@@ -90,8 +90,8 @@ impl TailSealer {
         let idle = shared.timestamps.now().0.saturating_sub(last_write) >= idle_us;
         let wanted = shared.counters.seal_wanted.swap(false, Ordering::Relaxed);
         let due = bytes >= shared.options.tail_bytes
-            || (idle && bytes >= WORTH_BYTES)
-            || (wanted && idle_for(shared, WANTED_AFTER_US))
+            || (idle && bytes >= IDLE_SEAL_BYTES_MIN)
+            || (wanted && idle_for(shared, IDLE_BEFORE_SEAL_US))
             || self.is_full(active)
             || active.has_rows_of_before(shared.erasures.sealed_before());
         if wanted && !due {
@@ -313,11 +313,11 @@ const UNFITTING_MARGIN: u64 = 8;
 const EXPIRING_US: u64 = 10_000_000;
 
 /// An idle tail of fewer bytes stays as it is.
-const WORTH_BYTES: u64 = 64 << 10;
+const IDLE_SEAL_BYTES_MIN: u64 = 64 << 10;
 
 /// Time in microseconds without a write after which the tail is sealed at the request of a view that had much
 /// to read in it.
-const WANTED_AFTER_US: u64 = 200_000;
+const IDLE_BEFORE_SEAL_US: u64 = 200_000;
 
 fn idle_for(shared: &StoreContext, us: u64) -> bool {
     let last_write = shared.counters.last_write_us.load(Ordering::Relaxed);

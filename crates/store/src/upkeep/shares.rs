@@ -51,12 +51,12 @@ impl FileShares {
     }
 
     /// Sets the measured shares in these buckets.
-    pub fn give(&self, buckets: &mut [Arc<StoredBucket>]) {
+    pub fn set_in(&self, buckets: &mut [Arc<StoredBucket>]) {
         let is_known = |bucket: &StoredBucket| {
             bucket.segments.iter().any(|file| self.0.contains_key(&(bucket.id, file.record.number)))
         };
         for bucket in buckets.iter_mut().filter(|bucket| is_known(bucket)) {
-            let segments = bucket.segments.iter().map(|file| self.of(bucket.id, file)).collect();
+            let segments = bucket.segments.iter().map(|file| self.with_share(bucket.id, file)).collect();
             *bucket = Arc::new(StoredBucket { id: bucket.id, segments });
         }
     }
@@ -67,7 +67,7 @@ impl FileShares {
     }
 
     /// The file with the share of this bucket. For a bucket that was not measured it is unchanged.
-    pub fn of(&self, bucket: BucketId, file: &BucketSegment) -> BucketSegment {
+    pub fn with_share(&self, bucket: BucketId, file: &BucketSegment) -> BucketSegment {
         let measured = self.0.get(&(bucket, file.record.number));
         let record = measured.map_or(file.record, |measured| SegmentRecord {
             bytes: measured.bytes,

@@ -238,7 +238,7 @@ fn a_loss_of_power_takes_only_writes_that_were_acknowledged_before_their_sync() 
 }
 
 #[test]
-fn damage_in_what_was_acknowledged_is_told_with_its_place() {
+fn damage_of_acknowledged_writes_is_reported_with_its_place() {
     let crashed = crash();
     mutate(&crashed, crashed.ends[1], crashed.ends[2], |mutation, place, outcome| {
         match (mutation, outcome) {
@@ -292,7 +292,7 @@ fn a_damaged_log_is_repaired_and_what_is_cut_is_kept() {
 }
 
 #[test]
-fn what_an_unfinished_write_left_is_told_and_kept() {
+fn the_rest_of_an_unfinished_write_is_reported_and_kept() {
     let crashed = crash();
     let directory = crashed.directory.path();
     let log = std::fs::File::options().write(true).open(&crashed.log).expect("opened");

@@ -177,7 +177,7 @@ fn a_panic_of_a_modifier_is_an_answer_and_the_next_modification_runs() {
 }
 
 #[test]
-fn a_panic_of_a_thread_of_the_background_is_told_and_the_thread_goes_on() {
+fn a_panic_of_a_background_thread_is_reported_and_the_thread_continues() {
     for thread in ["store-roll", "store-seal", "store-merge"] {
         let directory = tempfile::tempdir().expect("a directory");
         let disk = PanickingDisk::new(thread);
@@ -266,7 +266,7 @@ impl StoreLayout for FailingLayout {
 }
 
 #[test]
-fn a_document_on_which_the_layout_fails_is_sealed_as_it_was_written_and_told_of() {
+fn a_document_on_which_the_layout_fails_is_sealed_as_it_was_written_and_reported() {
     for panics in [true, false] {
         let directory = tempfile::tempdir().expect("a directory");
         let store =

@@ -47,7 +47,7 @@ pub fn import(store: &Store, parcel: &ExportParcel, bytes: &[u8]) -> Result<(), 
         import.append(piece)?;
     }
     assert_eq!(import.bytes(), bytes.len() as u64);
-    import.finish()
+    import.arrive()?.install(None)
 }
 
 fn fill(store: &Store, from: u64, count: u64) {

@@ -260,7 +260,7 @@ fn shapes_are_compared_with_those_of_the_tensors_within_a_field() {
     }
 }
 
-/// Nulls are no values, as in JSON.
+/// Nulls do not count as values, as in JSON.
 #[test]
 fn nulls_in_collections_are_left_out() {
     let numbers = |values: Vec<Option<i32>>| -> ArrayRef {
@@ -292,7 +292,7 @@ fn nulls_in_collections_are_left_out() {
 }
 
 #[test]
-fn a_refused_struct_is_told_by_its_member() {
+fn the_error_of_a_struct_names_its_member() {
     let people = array(person());
     let cases = [
         (

@@ -235,7 +235,7 @@ fn every_literal_form_is_read() {
 
 /// Each example has the type that it is for, and is part of any error of its literal.
 #[test]
-fn what_cannot_be_read_is_told_with_an_example() {
+fn errors_of_reading_have_an_example() {
     #[track_caller]
     fn check(text: &str, spec: &str, expected: &str) {
         let tensor_type = TensorType::parse(spec).expect("a type");

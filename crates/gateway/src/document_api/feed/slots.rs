@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_apart_by_credential_else_by_network() {
+    fn clients_are_distinguished_by_credential_else_by_network() {
         let peer = |address: &str| ConnectionPeer {
             address: address.parse().expect("an address"),
             local_port: 8080,

@@ -71,11 +71,11 @@ impl PageSource {
     /// Source of the documents of a pass, of which this node has all by `fence`, unless they are on several.
     /// A stream must not be repeated once its first page is sent, so it continues at another node.
     pub(super) fn new(call: &DocumentCall, pass: &VisitPass, fence: ReadFence, streams: bool) -> Self {
-        if let Some(request) = &call.spread {
+        if let Some(request) = &call.spread_request {
             return PageSource::Buckets(request.clone());
         }
         let group = pass.group().and_then(|group| Some((group.clone(), group.location_bits()?)));
-        match (&call.of_group, group) {
+        match (&call.group_request, group) {
             (Some(request), Some((group, bits))) if streams && call.stage.part().is_none() => {
                 PageSource::Group(GroupSource {
                     request: request.clone(),
@@ -167,12 +167,12 @@ impl VisitPages {
         };
         match &self.source {
             PageSource::Local(fence) => {
-                let page = self.of_this_node(Arc::clone(&self.pass), from, wanted).await;
+                let page = self.local_page(Arc::clone(&self.pass), from, wanted).await;
                 // An error may come from documents that are given up, too.
                 fence.check(&self.node)?;
                 page
             }
-            PageSource::Group(source) => self.of_group(source, from, wanted).await,
+            PageSource::Group(source) => self.group_page(source, from, wanted).await,
             PageSource::Buckets(request) => self.of_buckets(request, from, wanted).await,
         }
     }
@@ -184,7 +184,7 @@ impl VisitPages {
     }
 
     /// A page of a group, from the node that has its documents now.
-    async fn of_group(
+    async fn group_page(
         &self,
         source: &GroupSource,
         from: Option<String>,
@@ -199,7 +199,7 @@ impl VisitPages {
         loop {
             let fence = *known.lock();
             if let Some(fence) = fence {
-                let page = self.of_this_node(Arc::clone(&self.pass), from.clone(), wanted).await;
+                let page = self.local_page(Arc::clone(&self.pass), from.clone(), wanted).await;
                 let Err(error) = fence.check(&self.node) else { return page };
                 *known.lock() = None;
                 if !backoff.pause().await {
@@ -283,7 +283,7 @@ impl VisitPages {
                     BucketAnswer::Forwarded(answer) => break answer,
                 };
             let pass = Arc::new(self.pass.within(place.bucket()));
-            let page = self.of_this_node(pass, place.inner(), wanted).await;
+            let page = self.local_page(pass, place.inner(), wanted).await;
             match fence.check(&self.node) {
                 Ok(()) => return page,
                 Err(error) if Instant::now() + RETRY_PAUSE >= self.deadline => return Err(error),
@@ -329,7 +329,7 @@ impl VisitPages {
         page.documents += 1;
     }
 
-    async fn of_this_node(
+    async fn local_page(
         &self,
         pass: Arc<VisitPass>,
         from: Option<String>,
@@ -362,12 +362,12 @@ impl VisitPages {
     /// Notes the size of the documents of a page for the next one.
     fn learn_size(&self, page: &WrittenPage) {
         let together = self.together.load(Ordering::Relaxed);
-        self.together.store(together_after(together, page), Ordering::Relaxed);
+        self.together.store(next_page_documents(together, page), Ordering::Relaxed);
     }
 }
 
 /// Number of documents for the next page of about [`PAGE_BYTES`], after a page of `together`.
-fn together_after(together: usize, page: &WrittenPage) -> usize {
+fn next_page_documents(together: usize, page: &WrittenPage) -> usize {
     // Most of what was read may have been left out, so that the next page is not much larger than this one.
     let documents_max = together.saturating_mul(8);
     let fitting = PAGE_BYTES.saturating_mul(page.documents) / page.bytes.len().max(1);
@@ -409,10 +409,10 @@ mod tests {
     #[test]
     fn large_documents_come_a_few_at_a_time() {
         let page = |documents, bytes| WrittenPage { bytes: vec![0; bytes], documents, next: None };
-        assert_eq!(together_after(4, &page(4, 400)), 32);
-        assert_eq!(together_after(32, &page(32, 3200)), PAGE);
-        assert_eq!(together_after(PAGE, &page(100, 100 << 20)), 2);
-        assert_eq!(together_after(4, &page(4, 400 << 20)), 1);
-        assert_eq!(together_after(4, &page(0, 0)), 32, "all of them were left out");
+        assert_eq!(next_page_documents(4, &page(4, 400)), 32);
+        assert_eq!(next_page_documents(32, &page(32, 3200)), PAGE);
+        assert_eq!(next_page_documents(PAGE, &page(100, 100 << 20)), 2);
+        assert_eq!(next_page_documents(4, &page(4, 400 << 20)), 1);
+        assert_eq!(next_page_documents(4, &page(0, 0)), 32, "all of them were left out");
     }
 }

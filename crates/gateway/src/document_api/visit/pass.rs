@@ -66,7 +66,7 @@ impl VisitPass {
         let deployment = call.deployment()?;
         let parameters = &call.parameters;
         let cluster = parameters.get("cluster").map(|id| deployment.cluster(id)).transpose()?;
-        let document_type = documents.of.as_ref().map(|(_, document_type)| &**document_type);
+        let document_type = documents.namespace_and_type.as_ref().map(|(_, document_type)| &**document_type);
         let document_types = visited_types(&deployment, document_type, cluster)?;
         let is_global = is_global(call)?;
         let selection = permitted_selection(call, &deployment)?;
@@ -88,9 +88,9 @@ impl VisitPass {
             wanted: PAGE,
             filter,
             tombstones: parameters.flag("includeRemoves")?.unwrap_or(false),
-            ..between(call, StoreVisit::all(&[]))?
+            ..with_timestamps(call, StoreVisit::all(&[]))?
         };
-        let namespace = documents.of.map(|(namespace, _)| namespace);
+        let namespace = documents.namespace_and_type.map(|(namespace, _)| namespace);
         let store = call.node.store(&call.permit, search::wanted_groups(&visit.scope)).clone();
         let implied_group = call.implied_group().cloned();
         Ok(VisitPass { deployment, store, visit, group, namespace, selection, implied_group, is_part })
@@ -370,7 +370,7 @@ fn visited_scope(
 /// The selection asks for documents of a group that the caller may not use.
 fn permit_selection(caller: &RequestCaller, selection: &DocumentSelection) -> Result<(), Error> {
     let CallerGroups::Only(groups) = &caller.groups else { return Ok(()) };
-    match selection.asks_outside(groups) {
+    match selection.foreign_group_condition(groups) {
         None => Ok(()),
         Some(condition) => Err(caller.refuse_selection(condition).into()),
     }
@@ -405,7 +405,7 @@ fn within(bucket: Option<BucketId>, scope: ViewScope) -> ViewScope {
 }
 
 /// Parses `fromTimestamp` (inclusive) and `toTimestamp` (exclusive; 0 stands for no end).
-fn between(call: &DocumentCall, visit: StoreVisit) -> Result<StoreVisit, Error> {
+fn with_timestamps(call: &DocumentCall, visit: StoreVisit) -> Result<StoreVisit, Error> {
     let from = call.parameters.number("fromTimestamp", 0, u64::MAX)?.unwrap_or(0);
     let to = call.parameters.number("toTimestamp", 0, u64::MAX)?.unwrap_or(0);
     if to != 0 && to < from {

@@ -119,14 +119,6 @@ impl SegmentImport {
             segment,
         })
     }
-
-    /// Ends the transfer, and adds the segment to the buckets.
-    ///
-    /// # Errors
-    /// Those of [`SegmentImport::arrive`] and [`ArrivedSegment::install`].
-    pub fn finish(self) -> Result<(), Error> {
-        self.arrive()?.install(None)
-    }
 }
 
 impl Drop for SegmentImport {
@@ -192,43 +184,44 @@ impl ArrivedSegment {
             arrived.iter().all(|(of, _)| Arc::ptr_eq(&of.file.shared, shared)),
             "segments that are installed together lie in the directory of one store"
         );
-        let mut given: HashMap<BucketId, Vec<BucketSegment>> = HashMap::new();
-        for (of, buckets) in arrived {
-            shared.timestamps.see(Timestamp(of.segment.newest()))?;
+        let mut added: HashMap<BucketId, Vec<BucketSegment>> = HashMap::new();
+        for (arrival, buckets) in arrived {
+            shared.timestamps.see(Timestamp(arrival.segment.newest()))?;
             assert!(
-                buckets.iter().all(|bucket| of.shares.iter().any(|share| share.bucket == *bucket)),
+                buckets.iter().all(|bucket| arrival.shares.iter().any(|share| share.bucket == *bucket)),
                 "a segment is given to buckets that have a share of it: another would miss its documents"
             );
-            for share in of.shares.iter().filter(|share| buckets.contains(&share.bucket)) {
+            for share in arrival.shares.iter().filter(|share| buckets.contains(&share.bucket)) {
                 // Drops that this store knows of are not applied in it.
                 let record = SegmentRecord {
-                    number: of.number,
+                    number: arrival.number,
                     bytes: share.bytes,
                     documents: share.documents,
                     applied: 0,
                 };
-                let segment = BucketSegment { record, opened: Ok(Arc::clone(&of.segment)) };
-                given.entry(share.bucket).or_default().push(segment);
+                let segment = BucketSegment { record, opened: Ok(Arc::clone(&arrival.segment)) };
+                added.entry(share.bucket).or_default().push(segment);
             }
         }
-        if given.is_empty() {
+        if added.is_empty() {
             return Ok(());
         }
         let options = &shared.options;
         let synced = options.disk.sync_directory(&options.data_dir.join("segments"));
         synced.map_err(|error| Error::io("finish an import", &error))?;
         let state = shared.state();
-        let then = with(&state, &given, &FileShares::default());
-        let mut shares = FileShares::of_split(&state.buckets, &then.buckets);
+        let planned = with_segments(&state, &added, &FileShares::default());
+        let mut shares = FileShares::of_split(&state.buckets, &planned.buckets);
         drop(state);
-        for (of, _) in arrived {
-            let has = |bucket: &&Arc<StoredBucket>| bucket.has_segment(of.number);
-            shares.measure(&of.segment, then.buckets.iter().filter(has))?;
+        for (arrival, _) in arrived {
+            let has = |bucket: &&Arc<StoredBucket>| bucket.has_segment(arrival.number);
+            shares.measure(&arrival.segment, planned.buckets.iter().filter(has))?;
         }
-        let buckets: Vec<BucketId> = given.keys().copied().collect();
-        let published = shared.try_publish_arrivals(&buckets, |state| Ok(with(state, &given, &shares)));
+        let buckets: Vec<BucketId> = added.keys().copied().collect();
+        let published =
+            shared.try_publish_arrivals(&buckets, |state| Ok(with_segments(state, &added, &shares)));
         if !matches!(&published, Err(unwritten) if unwritten.in_place == RenameDurability::No) {
-            arrived.iter().for_each(|(of, _)| of.file.kept.store(true, Ordering::SeqCst));
+            arrived.iter().for_each(|(arrival, _)| arrival.file.kept.store(true, Ordering::SeqCst));
         }
         Ok(published?)
     }
@@ -236,28 +229,28 @@ impl ArrivedSegment {
 
 /// The state with more segments in these buckets. Where it has parts of one that were not measured, each is
 /// taken to have its even share.
-fn with(
+fn with_segments(
     state: &StoreState,
-    given: &HashMap<BucketId, Vec<BucketSegment>>,
+    added: &HashMap<BucketId, Vec<BucketSegment>>,
     shares: &FileShares,
 ) -> StoreState {
     let mut state = state.clone();
-    for bucket in given.keys() {
+    for bucket in added.keys() {
         if state.buckets.binary_search_by_key(&bucket.reversed_range(), |of| of.id.reversed_range()).is_err()
         {
             state.buckets = isolated(&state.buckets, *bucket);
         }
     }
-    shares.give(&mut state.buckets);
+    shares.set_in(&mut state.buckets);
     for bucket in &mut state.buckets {
         let id = bucket.id;
         let around = (0..=id.used_bits()).map(|bits| BucketId::new(bits, id.bits()));
         let around = around.filter(|of| is_part(id, *of));
         let mut segments = Vec::new();
-        for (of, more) in around.filter_map(|of| Some((of, given.get(&of)?))) {
+        for (of, more) in around.filter_map(|of| Some((of, added.get(&of)?))) {
             let halved = u32::from(id.used_bits() - of.used_bits());
             let new = more.iter().filter(|segment| !bucket.has_segment(segment.record.number));
-            segments.extend(new.map(|segment| shares.of(id, &segment.halved(halved))));
+            segments.extend(new.map(|segment| shares.with_share(id, &segment.halved(halved))));
         }
         if !segments.is_empty() {
             segments.splice(0..0, bucket.segments.iter().cloned());
