@@ -47,8 +47,8 @@ fn published_keys_are_fetched_kept_and_awaited() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let data_dir = directory.path().join("data");
     let place = data_dir.to_str().expect("the path of a temporary directory is text");
-    let token = create_token(&["operator", "--read", "--deploy", "--admin", "--data-dir", place]);
-    let operator: &'static str = format!("Bearer {token}").leak();
+    let secret = create_token(&["operator", "--read", "--deploy", "--admin", "--data-dir", place]);
+    let operator: &'static str = format!("Bearer {secret}").leak();
     // The server starts although the keys are not there, and nobody else enters.
     let url = service.url("/jwks.json");
     let mut server = TestServer::start_in(directory, data_dir, &[("MILLRACE_TOKEN_KEYS", url.as_str())]);
