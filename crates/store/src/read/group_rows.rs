@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_column::CHUNK_DOCS;
+use millrace_env::filter::KeyHash;
 use millrace_segment::ChunkInfo;
 
 use crate::Error;
@@ -19,10 +20,13 @@ use crate::read::group_sources::GroupSources;
 use crate::read::masks::{GroupOfBucket, Mask, SegmentChunks, clear, is_set};
 use crate::read::pieces::level;
 use crate::read::reading::{ChunkPart, ChunkSource, StoreSnapshot};
-use crate::read::tail_rows::{SCANNED_PER_SEEK, is_same_document};
+use crate::read::tail_rows::is_same_document;
 use crate::tail::chunk::TailChunk;
 use crate::tail::{RowKey, TailVersion};
 
+/// Number of rows that are found again in the time in which a new one is brought in: it is looked up in the
+/// generations whose filters have its id.
+const SCANNED_PER_RENEWAL: usize = 4;
 /// Number of new rows that are looked up even where the tail has few.
 const FEW_ROWS: usize = 8;
 
@@ -189,7 +193,7 @@ impl StoreSnapshot<'_> {
             return Ok(true);
         }
         let all: usize = rows.tail.iter().map(|part| part.chunk.rows.len()).sum();
-        if keys.len() > FEW_ROWS + all / SCANNED_PER_SEEK {
+        if keys.len() > FEW_ROWS + all / SCANNED_PER_RENEWAL {
             return Ok(false);
         }
         let (mut new, replaced) = self.new_rows(rows, keys, hidden)?;
@@ -268,7 +272,12 @@ impl StoreSnapshot<'_> {
     ) -> Result<Vec<TailVersion>, Error> {
         let (from, to) = ([document, &[0]].concat(), [document, &[1]].concat());
         let mut versions: Vec<TailVersion> = Vec::new();
-        for snapshot in &self.snapshots {
+        let hash = RowKey::id_in_sort_key(document).map(KeyHash::of);
+        for (generation, snapshot) in self.state.generations.iter().zip(&self.snapshots) {
+            // The filter has more ids than the snapshot, if any.
+            if hash.is_some_and(|hash| !generation.tail.ids().may_have(hash)) {
+                continue;
+            }
             snapshot.shared_range(&from, Some(&to), &mut |row| {
                 if !is_same_document(row.key(), document) || unseen.contains(row.key()) {
                     return Ok(ControlFlow::Continue(()));

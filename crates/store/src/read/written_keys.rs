@@ -2,18 +2,18 @@
 //!
 //! A view that finds a group as it was some writes ago learns here which rows came since. Only locations that
 //! a view asked for are watched, and not for longer than views come: writes to others cost nothing, nor does
-//! a bulk of rows to one location.
+//! an import to one location.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Bytes of all keys that are remembered; the oldest go first.
-const BYTES_MAX: usize = 1 << 20;
+const BYTES_MAX: usize = 2 << 20;
 /// Overhead of a key, in bytes, about.
 const KEY_BYTES: usize = 64;
 /// Number of keys of one counter that are remembered until a view asks for them. With one more, it is not
 /// watched until the next view finds all rows again.
-const KEYS_MAX: usize = 512;
+const KEYS_MAX: usize = 8192;
 
 /// Keys that were written last, by the counters of their locations.
 #[derive(Default)]

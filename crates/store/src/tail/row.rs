@@ -131,7 +131,12 @@ impl<'a> RowKey<'a> {
 
     /// The id in a key, without taking all of it apart; `None`: it is not one that the store writes.
     pub fn id_in(key: &[u8]) -> Option<&[u8]> {
-        let rest = RowKey::sort_key_in(key)?.get(4..)?;
+        RowKey::id_in_sort_key(RowKey::sort_key_in(key)?)
+    }
+
+    /// The id in a document's sort key, in the same way.
+    pub fn id_in_sort_key(sort_key: &[u8]) -> Option<&[u8]> {
+        let rest = sort_key.get(4..)?;
         let group_end = rest.iter().position(|byte| *byte == 0)?;
         rest.get(group_end + 5..)
     }
