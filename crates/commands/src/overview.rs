@@ -238,7 +238,11 @@ pub enum StatsFault {
     #[error("it has not reported its address")]
     NoAddress,
     #[error(transparent)]
-    Client(#[from] millrace_client::Error),
+    Client(millrace_client::Error),
+    #[error(
+        "{address} did not answer within {seconds} seconds: the node is busy, stands still, or cannot be reached; its log says more"
+    )]
+    Late { address: String, seconds: f64 },
     #[error("{url}: {source}")]
     Answer { url: String, source: serde_json::Error },
     #[error(
@@ -255,9 +259,14 @@ impl NodeView {
     /// Queries the node for its statistics.
     pub async fn stats(&self) -> Result<NodeStats, StatsFault> {
         let url = self.url.as_deref().ok_or(StatsFault::NoAddress)?;
-        let client = NodeClient::new(url, HttpProtocol::Http1)?;
+        let client = NodeClient::new(url, HttpProtocol::Http1).map_err(StatsFault::Client)?;
         let request = OutgoingRequest::new(Method::GET, "/state/v1/cluster").timeout(FIGURES_TIMEOUT);
         let answer = client.send(request).await.and_then(millrace_client::ClientAnswer::checked);
+        // The time is not that of the command, which --timeout extends.
+        let answer = answer.map_err(|error| match error {
+            millrace_client::Error::Timeout { address, seconds } => StatsFault::Late { address, seconds },
+            error => StatsFault::Client(error),
+        });
         let wrong = |source| StatsFault::Answer { url: url.to_owned(), source };
         let stats: NodeStats = serde_json::from_slice(&answer?.body).map_err(wrong)?;
         match stats.name == self.name {

@@ -9,13 +9,14 @@
 //! connection uses the new ones. The contents of connections are the concern of other crates.
 //! [`ServiceFiles`] is for connections to a service that is not a node: etcd; [`certificate_and_key`] reads a
 //! node's certificate for its clients, [`by_system`] is how these verify it, and [`in_words`] describes the
-//! problem of either.
+//! problem of either. [`CertificateValidity`] warns before a certificate expires.
 
 mod client;
 mod configs;
 mod error;
 mod files;
 mod system;
+mod validity;
 mod words;
 
 use std::io::{self, Read, Write};
@@ -35,6 +36,7 @@ pub use client::{ClientIdentity, ServiceFiles};
 pub use error::{CertificateFault, Error};
 pub use files::{TrustFiles, certificate_and_key};
 pub use system::by_system;
+pub use validity::CertificateValidity;
 pub use words::in_words;
 
 /// Timeout of the other side's part of a handshake.
@@ -109,6 +111,12 @@ impl NodeTrust {
         let configs = TlsConfigs::new(&self.files, &contents, &self.host)?;
         *current = (contents, Arc::new(configs));
         Ok(true)
+    }
+
+    /// Validity of the node's certificate, as far as its dates can be read.
+    pub fn validity(&self) -> Option<CertificateValidity> {
+        let chain = self.files.own(&self.current.lock().0).ok()?;
+        CertificateValidity::of(&self.files.certificate, &chain)
     }
 
     fn configs(&self) -> Arc<TlsConfigs> {
