@@ -235,7 +235,7 @@ impl ClusterOverview {
 /// Reason for which a node has given no statistics.
 #[derive(Debug, thiserror::Error)]
 pub enum StatsFault {
-    #[error("it has not reported its address")]
+    #[error("it is not registered: it has ended, or does not reach coordination (etcd)")]
     NoAddress,
     #[error(transparent)]
     Client(millrace_client::Error),

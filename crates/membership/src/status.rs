@@ -73,15 +73,17 @@ impl ClusterMembership {
         let snapshot = Arc::clone(&shared.snapshots().borrow());
         let state = shared.known();
         let mut nodes = state.iter().flat_map(|state| state.nodes().values());
+        let is_lost = self.coordination_lost_for().is_some();
         let Some(entry) = nodes.find(|node| node.name == name) else {
             return Err(match snapshot.is_removed(name) {
                 true => NotServing::Removed(removed_reason(name)),
-                false if self.coordination_lost_for().is_some() => NotServing::NoCoordination,
+                false if is_lost => NotServing::NoCoordination,
                 false => NotServing::Joining,
             });
         };
         let word = match entry.state {
             NodeState::Up | NodeState::Retired if entry.incarnation == self.incarnation() => return Ok(()),
+            NodeState::Up | NodeState::Retired if is_lost => return Err(NotServing::NoCoordination),
             NodeState::Up | NodeState::Retired => return Err(NotServing::Restarted),
             NodeState::Maintenance => "under maintenance",
             NodeState::Down => "down",
@@ -98,8 +100,10 @@ pub enum NotServing {
     /// An operator has removed the node; the text says how it comes back.
     #[error("{0}")]
     Removed(String),
-    /// The node is not in the cluster state, and coordination cannot be reached.
-    #[error("the node is not in the cluster yet: coordination (etcd) cannot be reached")]
+    /// This run of the node is not in the cluster state, and coordination cannot be reached.
+    #[error(
+        "the node has started, and is not in the cluster yet: coordination (etcd) cannot be reached; it serves once etcd is back"
+    )]
     NoCoordination,
     /// The node is not in the cluster state.
     #[error("the node is not in the cluster yet")]
