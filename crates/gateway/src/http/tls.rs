@@ -48,7 +48,7 @@ struct FileContents {
 /// Fault of the certificate for clients.
 #[derive(Debug, thiserror::Error)]
 enum ServerTlsFault {
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}; name a file that this user can read", path.display())]
     File { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Contents(#[from] millrace_trust::Error),

@@ -136,7 +136,11 @@ fn files_that_do_not_belong_together_end_the_start() {
         ("server.pem", "server.pem", "server.pem: it has no PRIVATE KEY block that can be read"),
         ("server.key", "server.key", "server.key: it has no CERTIFICATE block: it is a private key"),
         ("authority.pem", "server.key", "key and certificate do not belong together"),
-        ("nothing.pem", "server.key", "nothing.pem: No such file"),
+        (
+            "nothing.pem",
+            "server.key",
+            "nothing.pem: No such file or directory (os error 2); name a file that this user can read",
+        ),
     ] {
         let data = tempfile::tempdir().expect("a temporary directory");
         let output = Command::new(MILLRACE)
