@@ -43,7 +43,7 @@ impl ClusterMembership {
     }
 
     /// Warnings for operators: what is wrong with coordination, as far as this node sees, which has a
-    /// generation of the application active.
+    /// generation of the application active; and, if it leads, that the cluster has too few nodes.
     pub fn warnings(&self, active_generation: u64) -> Vec<String> {
         let unreachable = self.coordination_lost_for().map(|lost| {
             format!(
@@ -60,7 +60,14 @@ impl ClusterMembership {
                  the same"
             )
         });
-        unreachable.into_iter().chain(set_back).collect()
+        let leads = {
+            let snapshots = self.snapshots();
+            let snapshot = snapshots.borrow();
+            snapshot.leader.as_deref() == Some(&*self.shared().settings.name)
+        };
+        let known = self.shared().known().filter(|_| leads);
+        let too_few = known.and_then(|state| too_few_nodes(&state));
+        unreachable.into_iter().chain(set_back).chain(too_few).collect()
     }
 
     /// Checks that this run of the node serves by the cluster state.
@@ -92,6 +99,21 @@ impl ClusterMembership {
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         Err(NotServing::State { word, reason })
     }
+}
+
+/// Warning of a cluster with fewer nodes for replicas than it should have replicas. A node that is away for a
+/// moment counts.
+fn too_few_nodes(state: &ClusterState) -> Option<String> {
+    let nodes = state.nodes().iter().filter(|(key, node)| {
+        matches!(node.state, NodeState::Up | NodeState::Maintenance) && state.takes_buckets(**key)
+    });
+    let (nodes, wanted) = (nodes.count(), state.distribution().redundancy);
+    (nodes < usize::from(wanted)).then(|| {
+        format!(
+            "the application asks for {wanted} replicas of each document, and {nodes} of the nodes can have one each: start more nodes, \
+             or lower min-redundancy in services.xml"
+        )
+    })
 }
 
 /// Reason for which a run of a node does not serve by the cluster state.
