@@ -227,6 +227,12 @@ impl ClusterOverview {
                 lines.push(format!("{}: and {} more operations", node.name, HumanCount(untold)));
             }
         }
+        let mut stats = self.nodes.iter().filter_map(|node| node.answer.as_ref()?.as_ref().ok());
+        if stats.any(|stats| !stats.operations.is_empty()) {
+            let named: Vec<String> =
+                self.nodes.iter().map(|node| format!("{} {}", node.key, node.name)).collect();
+            lines.push(format!("nodes by number: {}", named.join(", ")));
+        }
         lines.extend(self.indexes.iter().flat_map(PlacedOverview::lines));
         lines.join("\n")
     }
