@@ -160,7 +160,7 @@ impl Drop for TemporarySegmentFile {
 }
 
 /// A segment from another store, durable and checked. Its file is deleted with it, unless a bucket has it by
-/// then. Until then it can be given to its buckets one after another, whatever those before do with it.
+/// then. Until then it can be given to its buckets one after another, also if an earlier one has given it up.
 pub struct ArrivedSegment {
     file: TemporarySegmentFile,
     number: u64,
