@@ -227,6 +227,12 @@ impl ClusterOverview {
                 lines.push(format!("{}: and {} more operations", node.name, HumanCount(untold)));
             }
         }
+        let mut stats = self.nodes.iter().filter_map(|node| node.answer.as_ref()?.as_ref().ok());
+        if stats.any(|stats| !stats.operations.is_empty()) {
+            let named: Vec<String> =
+                self.nodes.iter().map(|node| format!("{} {}", node.key, node.name)).collect();
+            lines.push(format!("nodes by number: {}", named.join(", ")));
+        }
         lines.extend(self.indexes.iter().flat_map(PlacedOverview::lines));
         lines.join("\n")
     }
@@ -235,10 +241,14 @@ impl ClusterOverview {
 /// Reason for which a node has given no statistics.
 #[derive(Debug, thiserror::Error)]
 pub enum StatsFault {
-    #[error("it has not reported its address")]
+    #[error("it is not registered: it has ended, or does not reach coordination (etcd)")]
     NoAddress,
     #[error(transparent)]
-    Client(#[from] millrace_client::Error),
+    Client(millrace_client::Error),
+    #[error(
+        "{address} did not answer within {seconds} seconds: the node is busy, stands still, or cannot be reached; its log says more"
+    )]
+    Late { address: String, seconds: f64 },
     #[error("{url}: {source}")]
     Answer { url: String, source: serde_json::Error },
     #[error(
@@ -255,9 +265,14 @@ impl NodeView {
     /// Queries the node for its statistics.
     pub async fn stats(&self) -> Result<NodeStats, StatsFault> {
         let url = self.url.as_deref().ok_or(StatsFault::NoAddress)?;
-        let client = NodeClient::new(url, HttpProtocol::Http1)?;
+        let client = NodeClient::new(url, HttpProtocol::Http1).map_err(StatsFault::Client)?;
         let request = OutgoingRequest::new(Method::GET, "/state/v1/cluster").timeout(FIGURES_TIMEOUT);
         let answer = client.send(request).await.and_then(millrace_client::ClientAnswer::checked);
+        // The time is not that of the command, which --timeout extends.
+        let answer = answer.map_err(|error| match error {
+            millrace_client::Error::Timeout { address, seconds } => StatsFault::Late { address, seconds },
+            error => StatsFault::Client(error),
+        });
         let wrong = |source| StatsFault::Answer { url: url.to_owned(), source };
         let stats: NodeStats = serde_json::from_slice(&answer?.body).map_err(wrong)?;
         match stats.name == self.name {

@@ -8,6 +8,7 @@
 
 mod access_log;
 mod application_view;
+mod certificates;
 mod config_api;
 mod data_port;
 mod document_api;

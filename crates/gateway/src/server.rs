@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 
+use crate::certificates::log_expiring_forever;
 use crate::data_port::DataPort;
 use crate::edge::{RequestGuard, SHARED_KEYS, guard};
 use crate::elastic_api::ElasticApi;
@@ -63,6 +64,9 @@ impl NodeServer {
     pub(crate) async fn over(state: Arc<GatewayState>) -> Result<NodeServer, PortError> {
         let settings = state.settings();
         let tls = settings.tls.clone().map(http::RenewedCertificate::load).transpose()?;
+        if let Some(certificate) = &tls {
+            state.shows(Arc::clone(certificate));
+        }
         let data = listen(SocketAddr::new(settings.listen, settings.port), "--port").await?;
         let config =
             listen(SocketAddr::new(settings.config_listen, settings.config_port), "--config-port").await?;
@@ -81,6 +85,12 @@ impl NodeServer {
     /// Settings of the ports.
     pub fn settings(&self) -> &Settings {
         self.state.settings()
+    }
+
+    /// Returns the warnings of the node's certificates that expire soon, whenever it is called.
+    pub fn certificate_warnings(&self) -> Arc<dyn Fn() -> Vec<String> + Send + Sync> {
+        let state = Arc::clone(&self.state);
+        Arc::new(move || state.certificate_warnings())
     }
 
     /// Addresses of the data port and of the deployment port.
@@ -127,6 +137,7 @@ impl NodeServer {
         let (stopped, stopping) = watch::channel(false);
         let drain = self.state.settings().drain;
         let renewing = self.tls.clone().map(|certificate| tokio::spawn(certificate.renew_forever()));
+        let expiring = tokio::spawn(log_expiring_forever(Arc::clone(&self.state)));
         let tls = self.tls.as_ref().map(http::PortTls::new);
         // The clients that an application declares use its documents, and administer nothing.
         let documents_tls = self.tls.as_ref().zip(tls.as_ref()).map(|(certificate, tls)| {
@@ -174,6 +185,7 @@ impl NodeServer {
         };
         tokio::join!(data, config, elastic, stop);
         renewing.inspect(tokio::task::JoinHandle::abort);
+        expiring.abort();
         credentials.abort();
         lifecycles.abort();
         preparation.abort();

@@ -1,8 +1,8 @@
 //! The state of the ports: the node that they serve, and the limits on requests.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use hyper::HeaderMap;
@@ -19,7 +19,7 @@ use crate::config_api::UploadSessions;
 use crate::document_api::feed::{AnsweredKeyBounds, AnsweredKeys};
 use crate::edge::CurrentKeyring;
 use crate::forwarding::{HOP, HttpTransport, NodeForwarder};
-use crate::http::{BodyBounds, BudgetBounds, PortLimits, RequestBudget};
+use crate::http::{BodyBounds, BudgetBounds, PortLimits, RenewedCertificate, RequestBudget};
 use crate::quota::{ClientQuotas, DocumentTotals, UncommittedSize};
 use crate::search_api::SlowQueryLog;
 use crate::{PortError, Settings};
@@ -42,6 +42,8 @@ pub(crate) struct GatewayState {
     feed_keys: Arc<AnsweredKeys>,
     /// Data port, once it is bound.
     port: AtomicU16,
+    /// Certificate for clients, once the ports are bound; never, if they do not speak TLS.
+    certificate: OnceLock<Arc<RenewedCertificate>>,
 }
 
 impl Deref for GatewayState {
@@ -97,6 +99,7 @@ impl GatewayState {
             forwarder,
             feed_keys,
             port: AtomicU16::new(settings.port),
+            certificate: OnceLock::new(),
             node,
             settings,
         }))
@@ -260,6 +263,16 @@ impl GatewayState {
         self.port.store(port, Ordering::Relaxed);
     }
 
+    /// Certificate for clients, if the ports speak TLS.
+    pub(crate) fn certificate(&self) -> Option<&Arc<RenewedCertificate>> {
+        self.certificate.get()
+    }
+
+    /// Sets the certificate for clients; the first one stays.
+    pub(crate) fn shows(&self, certificate: Arc<RenewedCertificate>) {
+        self.certificate.get_or_init(|| certificate);
+    }
+
     /// Closes the node, and then the logs and traces.
     pub(crate) fn close(&self) {
         self.node.close();
@@ -322,6 +335,7 @@ impl GatewayState {
             "Pieces of streams that waited, since their clients wrote more than their limit",
             self.quotas.fed().paced(),
         ));
+        gauges.push(self.certificate_gauge());
         gauges.extend(self.credentials.gauges());
         gauges.extend(self.feed_keys.gauges());
         gauges.extend(self.budget.gauges());

@@ -96,6 +96,10 @@ fn file_cure(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::NotFound => "put the file back, or name one that is there",
         std::io::ErrorKind::InvalidData => "put a whole copy of the file back",
+        std::io::ErrorKind::IsADirectory => "name a file",
+        _ if rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::MFILE) => {
+            "let the process open more files (ulimit -n)"
+        }
         _ => "let this user read the file",
     }
 }
@@ -213,6 +217,7 @@ mod tests {
             (std::io::ErrorKind::NotFound, "put the file back"),
             (std::io::ErrorKind::InvalidData, "a whole copy of the file"),
             (std::io::ErrorKind::PermissionDenied, "let this user read the file"),
+            (std::io::ErrorKind::IsADirectory, "name a file"),
         ] {
             let error = PortError::CredentialFile { path: "keys".into(), source: kind.into() }.to_string();
             assert!(error.starts_with("credentials keys: ") && error.contains(cure), "{error}");

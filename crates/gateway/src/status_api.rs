@@ -157,10 +157,11 @@ async fn data_health(State(node): State<Arc<GatewayState>>) -> Response {
     let metrics = node.metrics().health();
     match ready(&node) {
         Ok(()) => {
-            let failures = node.node().store().failures();
-            let status = match failures.is_empty() {
+            let mut warnings = node.node().store().failures();
+            warnings.extend(node.certificate_warnings());
+            let status = match warnings.is_empty() {
                 true => json!({ "code": "up" }),
-                false => json!({ "code": "up", "message": failures.join("; ") }),
+                false => json!({ "code": "up", "message": warnings.join("; ") }),
             };
             health(StatusCode::OK, status, metrics)
         }

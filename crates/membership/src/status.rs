@@ -43,7 +43,7 @@ impl ClusterMembership {
     }
 
     /// Warnings for operators: what is wrong with coordination, as far as this node sees, which has a
-    /// generation of the application active.
+    /// generation of the application active; and, if it leads, that the cluster has too few nodes.
     pub fn warnings(&self, active_generation: u64) -> Vec<String> {
         let unreachable = self.coordination_lost_for().map(|lost| {
             format!(
@@ -60,7 +60,14 @@ impl ClusterMembership {
                  the same"
             )
         });
-        unreachable.into_iter().chain(set_back).collect()
+        let leads = {
+            let snapshots = self.snapshots();
+            let snapshot = snapshots.borrow();
+            snapshot.leader.as_deref() == Some(&*self.shared().settings.name)
+        };
+        let known = self.shared().known().filter(|_| leads);
+        let too_few = known.and_then(|state| too_few_nodes(&state));
+        unreachable.into_iter().chain(set_back).chain(too_few).collect()
     }
 
     /// Checks that this run of the node serves by the cluster state.
@@ -73,15 +80,17 @@ impl ClusterMembership {
         let snapshot = Arc::clone(&shared.snapshots().borrow());
         let state = shared.known();
         let mut nodes = state.iter().flat_map(|state| state.nodes().values());
+        let is_lost = self.coordination_lost_for().is_some();
         let Some(entry) = nodes.find(|node| node.name == name) else {
             return Err(match snapshot.is_removed(name) {
                 true => NotServing::Removed(removed_reason(name)),
-                false if self.coordination_lost_for().is_some() => NotServing::NoCoordination,
+                false if is_lost => NotServing::NoCoordination,
                 false => NotServing::Joining,
             });
         };
         let word = match entry.state {
             NodeState::Up | NodeState::Retired if entry.incarnation == self.incarnation() => return Ok(()),
+            NodeState::Up | NodeState::Retired if is_lost => return Err(NotServing::NoCoordination),
             NodeState::Up | NodeState::Retired => return Err(NotServing::Restarted),
             NodeState::Maintenance => "under maintenance",
             NodeState::Down => "down",
@@ -92,14 +101,31 @@ impl ClusterMembership {
     }
 }
 
+/// Warning of a cluster with fewer nodes for replicas than it should have replicas. A node that is away for a
+/// moment counts.
+fn too_few_nodes(state: &ClusterState) -> Option<String> {
+    let nodes = state.nodes().iter().filter(|(key, node)| {
+        matches!(node.state, NodeState::Up | NodeState::Maintenance) && state.takes_buckets(**key)
+    });
+    let (nodes, wanted) = (nodes.count(), state.distribution().redundancy);
+    (nodes < usize::from(wanted)).then(|| {
+        format!(
+            "the application asks for {wanted} replicas of each document, and {nodes} of the nodes can have one each: start more nodes, \
+             or lower min-redundancy in services.xml"
+        )
+    })
+}
+
 /// Reason for which a run of a node does not serve by the cluster state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotServing {
     /// An operator has removed the node; the text says how it comes back.
     #[error("{0}")]
     Removed(String),
-    /// The node is not in the cluster state, and coordination cannot be reached.
-    #[error("the node is not in the cluster yet: coordination (etcd) cannot be reached")]
+    /// This run of the node is not in the cluster state, and coordination cannot be reached.
+    #[error(
+        "the node has started, and is not in the cluster yet: coordination (etcd) cannot be reached; it serves once etcd is back"
+    )]
     NoCoordination,
     /// The node is not in the cluster state.
     #[error("the node is not in the cluster yet")]

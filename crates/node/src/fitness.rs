@@ -32,28 +32,51 @@ pub enum UnhealthyReason {
     },
 }
 
-/// Time since which the disk is full, as of the last check.
+/// Fullness of the disk, as of the last check.
 #[derive(Debug, Default)]
-pub struct DiskSpaceMonitor(Mutex<Option<Instant>>);
+pub struct DiskSpaceMonitor(Mutex<DiskFullness>);
+
+#[derive(Debug, Default)]
+struct DiskFullness {
+    /// Time since which the disk is full.
+    since: Option<Instant>,
+    /// The log says that it is.
+    is_logged: bool,
+}
 
 impl DiskSpaceMonitor {
     /// Time for which the disk has been full; zero if it is not.
     fn time_full(&self, is_full: bool) -> Duration {
-        let mut since = self.0.lock();
+        let mut disk = self.0.lock();
         match is_full {
-            true => since.get_or_insert_with(Instant::now).elapsed(),
+            true => disk.since.get_or_insert_with(Instant::now).elapsed(),
             false => {
-                *since = None;
+                disk.since = None;
                 Duration::ZERO
             }
         }
+    }
+
+    /// Logs that the disk is full for this reason, or that it has room again, once each.
+    fn log(&self, reason: Option<&UnhealthyReason>) {
+        let mut disk = self.0.lock();
+        match reason {
+            Some(reason) if !disk.is_logged => {
+                tracing::error!(
+                    "{reason}; free space, or take a larger disk; a cluster retires the node until it is started again"
+                );
+            }
+            None if disk.is_logged && disk.since.is_none() => tracing::warn!("the disk has room again"),
+            _ => return,
+        }
+        disk.is_logged = reason.is_some();
     }
 }
 
 impl Node {
     /// Returns the reason why this node cannot take documents: permanently, or for
     /// [`Settings::space_wait`](crate::Settings::space_wait). A full disk is noticed from the first
-    /// call on.
+    /// call on, and is logged.
     ///
     /// Reads the store's figures.
     pub fn unfit(&self) -> Option<UnhealthyReason> {
@@ -64,6 +87,9 @@ impl Node {
         let reserve = self.settings().disk_reserve;
         let full_for = self.space_watch().time_full(free < reserve.max(SPACE_MIN));
         let is_long = full_for > self.settings().space_wait;
-        is_long.then_some(UnhealthyReason::OutOfSpace { seconds: full_for.as_secs(), free, reserve })
+        let reason =
+            is_long.then_some(UnhealthyReason::OutOfSpace { seconds: full_for.as_secs(), free, reserve });
+        self.space_watch().log(reason.as_ref());
+        reason
     }
 }

@@ -78,7 +78,8 @@ pub fn compare(
 
 /// Permissions of validation-overrides.xml on one day.
 struct ChangePermissions<'a> {
-    ids: Vec<&'a str>,
+    overrides: &'a [ValidationOverride],
+    today: i64,
 }
 
 impl<'a> ChangePermissions<'a> {
@@ -92,17 +93,18 @@ impl<'a> ChangePermissions<'a> {
             );
             return Err(Error::Invalid { position: far.position.clone(), reason });
         }
-        let current = overrides.iter().filter(|allow| allow.until_day >= today);
-        Ok(ChangePermissions { ids: current.map(|allow| allow.id.as_str()).collect() })
+        Ok(ChangePermissions { overrides, today })
     }
 
     /// Passes if one of the ids is allowed; an error names the first one.
     fn check(&self, ids: &[&'static str], reason: String) -> Result<(), Error> {
-        if ids.iter().any(|id| self.ids.contains(id)) {
-            Ok(())
-        } else {
-            Err(Error::Override { id: ids[0], reason })
-        }
+        let named = self.overrides.iter().filter(|allow| ids.iter().any(|id| *id == allow.id));
+        let reason = match named.max_by_key(|allow| allow.until_day) {
+            Some(allow) if allow.until_day >= self.today => return Ok(()),
+            Some(allow) => format!("{reason}; the override at {} has ended", allow.position),
+            None => reason,
+        };
+        Err(Error::Override { id: ids[0], reason })
     }
 }
 

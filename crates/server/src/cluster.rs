@@ -114,6 +114,8 @@ pub struct ClusterNode {
     part: Arc<JoinedPart>,
     /// Recommended changes for an operator.
     warnings: Arc<[String]>,
+    /// Warnings of certificates that expire soon.
+    expiring: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -159,15 +161,22 @@ impl ClusterNode {
             forwarded: Box::new(move |connection| intake.take(connection)),
         };
         let tasks = start_tasks(node, &membership, &part, port, settings.transfer_rate_max);
-        Ok(ClusterNode { membership, part, warnings: warnings.into(), tasks })
+        let expiring = server.certificate_warnings();
+        Ok(ClusterNode { membership, part, warnings: warnings.into(), expiring, tasks })
     }
 
     /// Endpoints of a cluster's node: on the data port, and on the deployment port.
     pub fn routers(&self, node: &Arc<Node>) -> (Router, Router) {
         let (part, membership) = (Arc::clone(&self.part), self.membership.clone());
         let (of_node, warnings) = (Arc::clone(node), Arc::clone(&self.warnings));
+        let expiring = Arc::clone(&self.expiring);
         let stats = Arc::new(move || NodeStats {
-            warnings: warnings.iter().cloned().chain(membership.warnings(of_node.generation())).collect(),
+            warnings: warnings
+                .iter()
+                .cloned()
+                .chain(membership.warnings(of_node.generation()))
+                .chain(expiring())
+                .collect(),
             ..stats(&of_node, &membership, &part)
         });
         let own = Arc::clone(&stats);

@@ -1,5 +1,6 @@
 //! State shared by the parts of an open store: the current state and its changes, the layout, the clock.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -72,6 +73,9 @@ pub(crate) struct StoreContext {
     state: ArcSwap<StoreState>,
     /// Held while a new state is made, so that they are made one after another.
     publishing: Mutex<()>,
+    /// Segments that have arrived, and may be given to further buckets: their files keep their names, also if
+    /// the buckets that had them give them up.
+    arriving: Mutex<BTreeSet<u64>>,
     next_number: AtomicU64,
     layout: RwLock<(Arc<dyn StoreLayout>, u64)>,
     tuning: RwLock<StoreTuning>,
@@ -158,6 +162,7 @@ impl StoreContext {
             snapshots: SnapshotRegistry::default(),
             state: ArcSwap::from_pointee(state),
             publishing: Mutex::new(()),
+            arriving: Mutex::default(),
             next_number: AtomicU64::new(next_number),
             layout: RwLock::new((layout, 0)),
             tuning: RwLock::new(options.tuning.clone()),
@@ -269,8 +274,21 @@ impl StoreContext {
         Ok(())
     }
 
+    /// Notes that a segment arrives. Its file keeps its name until [`StoreContext::end_arrival`].
+    pub fn begin_arrival(&self, number: u64) {
+        self.arriving.lock().insert(number);
+    }
+
+    /// Ends the arrival of a segment. Returns true if no bucket has it: the caller deletes its file then.
+    pub fn end_arrival(&self, number: u64) -> bool {
+        // No state is made meanwhile, so that either this or the state that gives the segment up deletes it.
+        let _one_at_a_time = self.publishing.lock();
+        self.arriving.lock().remove(&number);
+        self.state().segment_numbers().binary_search(&number).is_err()
+    }
+
     /// Puts a new state in the place of this one. Returns the numbers of the segments that no bucket has any
-    /// more.
+    /// more, and that none can get.
     fn replace(
         &self,
         old: &StoreState,
@@ -283,7 +301,9 @@ impl StoreContext {
         manifest.write(&*self.options.disk, &self.options.data_dir)?;
         let kept = new.segment_numbers();
         let mut gone = old.segment_numbers();
-        gone.retain(|number| kept.binary_search(number).is_err());
+        let arriving = self.arriving.lock();
+        gone.retain(|number| kept.binary_search(number).is_err() && !arriving.contains(number));
+        drop(arriving);
         self.set_state(old, new);
         Ok(gone)
     }

@@ -51,7 +51,10 @@ impl TrustFiles {
 }
 
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(file).map_err(|error| Error::File { file: file.to_owned(), reason: error.to_string() })
+    std::fs::read(file).map_err(|error| Error::File {
+        file: file.to_owned(),
+        reason: format!("{error}; name a file that this user can read"),
+    })
 }
 
 pub(crate) fn certificates(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {

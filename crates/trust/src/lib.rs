@@ -10,13 +10,15 @@
 //!
 //! Beyond nodes: [`ServiceFiles`] has the certificates for connections to etcd, [`certificate_and_key`] reads
 //! the certificate that a node shows to clients, [`by_system`] verifies it with the authorities that the
-//! system trusts, and [`in_words`] describes a certificate error.
+//! system trusts, [`in_words`] describes a certificate error, and
+//! [`CertificateValidity`] warns before a certificate expires.
 
 mod client;
 mod configs;
 mod error;
 mod files;
 mod system;
+mod validity;
 mod words;
 
 use std::io::{self, Read, Write};
@@ -36,6 +38,7 @@ pub use client::{ClientIdentity, ServiceFiles};
 pub use error::{CertificateFault, Error};
 pub use files::{TrustFiles, certificate_and_key};
 pub use system::by_system;
+pub use validity::CertificateValidity;
 pub use words::in_words;
 
 /// Timeout of the other side's part of a handshake.
@@ -110,6 +113,12 @@ impl NodeTrust {
         let configs = TlsConfigs::new(&self.files, &contents, &self.host)?;
         *current = (contents, Arc::new(configs));
         Ok(true)
+    }
+
+    /// Validity of the node's certificate, as far as its dates can be read.
+    pub fn validity(&self) -> Option<CertificateValidity> {
+        let chain = self.files.own(&self.current.lock().0).ok()?;
+        CertificateValidity::of(&self.files.certificate, &chain)
     }
 
     fn configs(&self) -> Arc<TlsConfigs> {

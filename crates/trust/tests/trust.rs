@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_trust::{
-    ClientIdentity, ConnectionPurpose, NodeTrust, ServiceFiles, TrustFiles, blocking, is_of_trust,
+    CertificateValidity, ClientIdentity, ConnectionPurpose, NodeTrust, ServiceFiles, TrustFiles, blocking,
+    certificate_and_key, is_of_trust,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use self::support::{TestAuthority, TestCertificate};
+use self::support::{OVER, TestAuthority, TestCertificate};
 
 /// A node with a certificate of this authority for `localhost` and `127.0.0.1`.
 fn node(authority: &TestAuthority) -> NodeTrust {
@@ -118,7 +119,7 @@ fn what_is_wrong_with_the_files_is_said() {
         "do not belong together",
     );
     check(TrustFiles { authority: another.file(), ..good }, "signed by the authority");
-    check(authority.sign(&TestCertificate { is_over: true, ..TestCertificate::default() }), "expired");
+    check(authority.sign(&TestCertificate { dates: OVER, ..TestCertificate::default() }), "expired");
     check(
         authority.sign(&TestCertificate { hosts: &["elsewhere"], ..TestCertificate::default() }),
         "for 'localhost'",
@@ -127,6 +128,44 @@ fn what_is_wrong_with_the_files_is_said() {
         authority.sign(&TestCertificate { is_for_servers_alone: true, ..TestCertificate::default() }),
         "as a client's",
     );
+}
+
+#[test]
+fn a_certificate_warns_before_it_expires() {
+    let authority = TestAuthority::new();
+    let short = [(2000, 1, 1), (2000, 1, 11)];
+    let later = [(2049, 12, 1), (2051, 1, 1)];
+    for (dates, now, expected) in [
+        (OVER, "2000-12-17T00:00:00Z", None),
+        (OVER, "2000-12-20T00:00:00Z", Some("expires at 2001-01-01T00:00:00Z; replace the file before")),
+        (OVER, "2001-01-01T00:00:00Z", Some("expired at 2001-01-01T00:00:00Z")),
+        (OVER, "2026-01-01T00:00:00Z", Some("expired at 2001-01-01T00:00:00Z")),
+        // A fifth of ten days.
+        (short, "2000-01-08T00:00:00Z", None),
+        (short, "2000-01-09T12:00:00Z", Some("expires at 2000-01-11T00:00:00Z")),
+        // Years from 2050 on are written with four digits.
+        (later, "2050-12-01T00:00:00Z", None),
+        (later, "2050-12-31T00:00:00Z", Some("expires at 2051-01-01T00:00:00Z")),
+    ] {
+        let files = authority.sign(&TestCertificate { dates, ..TestCertificate::default() });
+        let (chain, _) = certificate_and_key(&files.certificate, &files.key).expect("both are there");
+        let validity = CertificateValidity::of(&files.certificate, &chain).expect("it has dates");
+        let since: jiff::Timestamp = now.parse().expect("a time");
+        let since = u64::try_from(since.as_second()).expect("it is after 1970");
+        let warning = validity.warning(Duration::from_secs(since));
+        match (&warning, expected) {
+            (None, None) => {}
+            (Some(warning), Some(expected)) => {
+                let file = files.certificate.display().to_string();
+                assert!(warning.contains(expected) && warning.contains(&file), "{now}: {warning}");
+            }
+            _ => panic!("{now}: {warning:?}"),
+        }
+    }
+    let valid =
+        NodeTrust::load(authority.sign(&TestCertificate::default()), "localhost").expect("it is valid");
+    let now = Duration::from_secs(1_800_000_000);
+    assert_eq!(valid.validity().expect("it has dates").warning(now), None);
 }
 
 #[test]

@@ -187,11 +187,14 @@ fn unanswered(error: millrace_client::Error) -> MemberFailure {
         Client::Certificate { reason, .. } => MemberFailure::NotDone(format!(
             "its certificate is not taken ({reason}); etcd-tls-authority names the authority whose certificates are"
         )),
+        // The client's own text is for those who give a command.
+        Client::Timeout { seconds, .. } => {
+            MemberFailure::Unknown(format!("no answer came within {seconds} seconds"))
+        }
         Client::Address { .. }
         | Client::Identity { .. }
         | Client::Tls { .. }
         | Client::Broken { .. }
-        | Client::Timeout { .. }
         | Client::Refused { .. }
         | Client::File { .. }
         | Client::Package { .. }

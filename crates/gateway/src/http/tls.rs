@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use millrace_access::CertificateHash;
+use millrace_trust::CertificateValidity;
 use parking_lot::Mutex;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -47,7 +48,7 @@ struct FileContents {
 /// Fault of the certificate for clients.
 #[derive(Debug, thiserror::Error)]
 enum ServerTlsFault {
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}; name a file that this user can read", path.display())]
     File { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Contents(#[from] millrace_trust::Error),
@@ -97,6 +98,11 @@ impl RenewedCertificate {
                 Err(fault) => tracing::warn!(reason = %fault, "the certificate for clients stays as it was"),
             }
         }
+    }
+
+    /// Validity of the certificate that new connections see, as far as its dates can be read.
+    pub(crate) fn validity(&self) -> Option<CertificateValidity> {
+        CertificateValidity::of(&self.files.certificate, &self.current.load().cert)
     }
 
     /// Reads the files again. Returns true if the certificate has changed.

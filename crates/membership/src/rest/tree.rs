@@ -61,7 +61,10 @@ impl<'a> RestTree<'a> {
         let (state, reason) = match self.snapshot.state.as_ref().map(serving) {
             Some(true) => ("up", ""),
             Some(false) => ("down", "no node serves"),
-            None if self.snapshot.configuration.is_none() => ("down", "no application is deployed"),
+            None if self.snapshot.configuration.is_none() => (
+                "down",
+                "coordination (etcd) has not answered since this node started, or has no application: bring it back, or deploy",
+            ),
             None => ("down", "too few nodes have come up yet"),
         };
         let services = SERVICES.into_iter().map(|service| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_cluster::controller::RequestedNodeState;
-use millrace_cluster::{ClusterState, DividedGroup};
+use millrace_cluster::{ClusterConfiguration, ClusterState, DividedGroup};
 use millrace_coordination::KeyOperation;
 use millrace_membership::{
     ClusterMembership, ConfirmedState, CoordinationSnapshot, Error, NodeRole, PackagePublication,
@@ -149,6 +149,31 @@ async fn requested_states_reach_the_state() {
     let refused =
         b.request_state("c", RequestedNodeState::Up, "").await.expect_err("there is none").to_string();
     assert_eq!(refused, "no node 'c'; the cluster has a, b");
+}
+
+/// The node that leads warns of it, and of nothing once there is a node for each replica.
+#[tokio::test]
+async fn a_cluster_with_fewer_nodes_than_replicas_is_warned_of() {
+    let cluster = MemberCluster::new();
+    let (a, b) = (cluster.join("a").await, cluster.join("b").await);
+    let wanted = ClusterConfiguration { redundancy: 3, ..configuration(["a", "b"]) };
+    a.publish(PackagePublication::unconditional(b"package", &wanted)).await.expect("it is published");
+    reaches(&a, "a:up b:up").await;
+    let warnings = |nodes: &[&ClusterMembership]| -> Vec<String> {
+        let all = nodes.iter().flat_map(|node| node.warnings(0));
+        all.filter(|warning| warning.contains("min-redundancy")).collect()
+    };
+    let pause = || tokio::time::sleep(Duration::from_millis(10));
+    while warnings(&[&a, &b]).len() != 1 {
+        pause().await;
+    }
+    let warning = warnings(&[&a, &b]).concat();
+    assert!(warning.contains("for 3 replicas of each document, and 2 of the nodes"), "{warning}");
+    let c = cluster.join("c").await;
+    reaches(&c, "a:up b:up c:up").await;
+    while !warnings(&[&a, &b, &c]).is_empty() {
+        pause().await;
+    }
 }
 
 #[tokio::test]

@@ -83,6 +83,11 @@ async fn losing_etcd_takes_no_node_out() {
     let c = join("c").await;
     assert_eq!(c.states().borrow().as_deref(), Some(&*before));
     assert_eq!(c.confirmation(), None);
+    while c.coordination_lost_for().is_none() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let reason = c.serves().expect_err("the cluster knows its former run").to_string();
+    assert!(reason.contains("(etcd) cannot be reached"), "{reason}");
     etcd.restart().await;
     confirmed(&c).await;
 }

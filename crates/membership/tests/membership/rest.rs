@@ -66,10 +66,9 @@ async fn the_tree_and_the_states() {
     let delete = async |path: &str| ask(&router, Method::DELETE, path, "").await;
 
     let (_, before) = get("/cluster/v2/music").await;
-    assert_eq!(
-        before["state"]["generated"],
-        json!({ "state": "down", "reason": "no application is deployed" })
-    );
+    let generated = &before["state"]["generated"];
+    let reason = generated["reason"].as_str().unwrap_or_default();
+    assert!(generated["state"] == "down" && reason.contains("has no application"), "{before}");
     a.publish(PackagePublication::unconditional(b"package", &configuration(["a", "b", "c"])))
         .await
         .expect("it is published");

@@ -140,6 +140,6 @@ fn permissions_hold_until_their_day() {
         "<allow until='2026-12-22'>field-type-change</allow>",
         "validation-overrides.xml:1:23: the override 'field-type-change' reaches more than 30 days ahead: choose an earlier day",
     );
-    let refused = "Document type 'x': Field 'f' changed: data type: 'int' -> 'string'; to allow it, add <allow until='YYYY-MM-DD'>field-type-change</allow> to validation-overrides.xml";
+    let refused = "Document type 'x': Field 'f' changed: data type: 'int' -> 'string'; the override at validation-overrides.xml:1:23 has ended; to allow it, add <allow until='YYYY-MM-DD'>field-type-change</allow> to validation-overrides.xml";
     with("<allow until='2026-11-20'>field-type-change</allow>", refused);
 }

@@ -11,7 +11,7 @@ use hyper::header::HeaderName;
 use millrace_client::{HttpProtocol, OutgoingRequest};
 use millrace_trust::TrustFiles;
 
-use crate::certificates::{TestAuthority, TestCertificate};
+use crate::certificates::{OVER, TestAuthority, TestCertificate};
 use crate::nodes::{TestEtcd, are_ideal, count, node_with, put, services, until};
 use crate::support::{MILLRACE, NOTE, TestServer, free_port};
 
@@ -96,7 +96,7 @@ fn certificates_that_others_would_not_take_end_the_start_with_the_reason() {
         assert!(!output.status.success() && error.contains(expected), "{error}");
     };
     let good = authority.sign(&TestCertificate::default());
-    let over = authority.sign(&TestCertificate { is_over: true, ..TestCertificate::default() });
+    let over = authority.sign(&TestCertificate { dates: OVER, ..TestCertificate::default() });
     check(&over, "localhost", "expired");
     check(&good, "n0.example.com", "be for 'n0.example.com'");
     check(

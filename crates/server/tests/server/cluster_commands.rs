@@ -254,6 +254,7 @@ fn transfers_are_shown_with_their_rates() {
         "n1 moves 1.00 MiB/s, 25 % of the 4.00 MiB/s that it may now",
         "n1: BucketId(0x2800000000000007): 1 of 2 replicas; new on 1 (delayed; node 1: the disk is full)",
         "n1: and 4 more operations",
+        "nodes by number: 0 n0, 1 n1",
     ] {
         assert!(printed.contains(line), "{line}: {printed}");
     }

@@ -2,6 +2,10 @@
 
 use std::process::{Command, Output};
 
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use rcgen::{CertificateParams, KeyPair};
+use serde_json::Value;
+
 use crate::support::tls::fixture;
 use crate::support::{MILLRACE, NOTE, SERVICES, TestServer, write_files};
 
@@ -72,6 +76,48 @@ fn a_certificate_that_is_its_own_authority() {
     assert!(stranger.contains("CA:TRUE") && stranger.contains("SSL_CERT_FILE"), "{stranger}");
 }
 
+/// Operators learn of the end of a certificate before it comes.
+#[test]
+fn a_certificate_that_expires_soon_is_reported() {
+    let in_days = |days: i64| {
+        let date = (Timestamp::now() + SignedDuration::from_hours(24 * days)).to_zoned(TimeZone::UTC).date();
+        let [month, day] = [date.month(), date.day()].map(|part| u8::try_from(part).expect("it is positive"));
+        rcgen::date_time_ymd(date.year().into(), month, day)
+    };
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    [params.not_before, params.not_after] = [in_days(-80), in_days(10)];
+    let key = KeyPair::generate().expect("there is randomness");
+    let certificate = params.self_signed(&key).expect("it signs itself");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (pem, key) = (certificate.pem(), key.serialize_pem());
+    let files: [(&str, &str); 4] =
+        [("own.pem", &pem), ("own.key", &key), ("services.xml", SERVICES), ("schemas/note.sd", NOTE)];
+    write_files(directory.path(), &files);
+    let path = |name: &str| directory.path().join(name).to_str().expect("a path of text").to_owned();
+    let server = TestServer::start_with(&[
+        ("MILLRACE_TLS_CERTIFICATE", &path("own.pem")),
+        ("MILLRACE_TLS_KEY", &path("own.key")),
+    ]);
+    let [url, config_url] =
+        [server.url(), server.config_url()].map(|url| url.replace("http://127.0.0.1", "https://localhost"));
+    let run = |arguments: &[&str]| {
+        let output = Command::new(MILLRACE)
+            .env("SSL_CERT_FILE", path("own.pem"))
+            .args(["--url", &url, "--config-url", &config_url])
+            .args(arguments)
+            .output()
+            .expect("the binary runs");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    run(&["deploy", &path("")]);
+    let status = run(&["status"]);
+    let expected = format!("up: the certificate in {} expires at ", path("own.pem"));
+    assert!(status.contains(&expected), "{status}");
+    let status: Value = serde_json::from_str(&run(&["--format", "json", "status"])).expect("JSON");
+    assert_eq!(status["metrics"]["millrace.certificates.expiring"], 1.0, "{status}");
+}
+
 #[test]
 fn addresses_with_and_without_tls_get_different_errors() {
     let server = TestServer::start();
@@ -90,7 +136,11 @@ fn files_that_do_not_belong_together_end_the_start() {
         ("server.pem", "server.pem", "server.pem: it has no PRIVATE KEY block that can be read"),
         ("server.key", "server.key", "server.key: it has no CERTIFICATE block: it is a private key"),
         ("authority.pem", "server.key", "key and certificate do not belong together"),
-        ("nothing.pem", "server.key", "nothing.pem: No such file"),
+        (
+            "nothing.pem",
+            "server.key",
+            "nothing.pem: No such file or directory (os error 2); name a file that this user can read",
+        ),
     ] {
         let data = tempfile::tempdir().expect("a temporary directory");
         let output = Command::new(MILLRACE)

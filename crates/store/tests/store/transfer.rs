@@ -202,6 +202,48 @@ fn a_parcel_outlives_its_files() {
     assert_eq!(versions(&source, &buckets()), before);
 }
 
+/// Buckets that share a file get it one after another, and the first may have merged or lost it by then.
+#[test]
+fn a_file_that_its_first_bucket_gave_up_is_there_for_the_others() {
+    for do_others_follow in [true, false] {
+        let directories =
+            [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
+        let [source, target] = directories.each_ref().map(|directory| open(small(directory.path())));
+        fill(&source, 0, 300);
+        let parcels = source.export(&buckets()).expect("exported");
+        let [parcel] = &parcels[..] else { panic!("one file is one parcel, not {}", parcels.len()) };
+        let mut begun = target.import(parcel.shares(), parcel.outline()).expect("begun");
+        begun.append(&bytes(parcel)).expect("written");
+        let arrived = begun.arrive().expect("it is whole");
+        let files = || std::fs::read_dir(directories[1].path().join("segments")).expect("listed").count();
+        let all: Vec<BucketId> = parcel.shares().iter().map(|share| share.bucket).collect();
+        let (first, others) = all.split_at(1);
+        let delete = |store: &Store, replicas: &[BucketId]| {
+            let wanted: Vec<(BucketId, u64)> = replicas
+                .iter()
+                .map(|replica| (*replica, infos(store, &[*replica])[0].map_or(0, |info| info.checksum)))
+                .collect();
+            let deleted = store.delete_replicas(&wanted, Timestamp(NOW - 500)).expect("deleted");
+            assert!(deleted.iter().all(|deleted| *deleted), "{deleted:?}");
+        };
+        arrived.install(Some(first)).expect("given");
+        delete(&target, first);
+        assert_eq!((target.status().segments, files()), (0, 1), "others may get it");
+        if !do_others_follow {
+            drop(arrived);
+            assert_eq!(files(), 0);
+            continue;
+        }
+        arrived.install(Some(others)).expect("given");
+        drop(arrived);
+        target.close();
+        let target = open(small(directories[1].path()));
+        assert_eq!(versions(&target, others), versions(&source, others));
+        delete(&target, others);
+        assert_eq!((files(), target.failures()), (0, Vec::new()));
+    }
+}
+
 #[test]
 fn what_was_written_or_dropped_meanwhile_counts() {
     let directories = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];

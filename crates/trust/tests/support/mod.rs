@@ -9,17 +9,21 @@ use rcgen::{
     date_time_ymd,
 };
 
+/// Dates of a certificate that has expired.
+pub const OVER: [(i32, u8, u8); 2] = [(2000, 1, 1), (2001, 1, 1)];
+
 /// Contents of a certificate.
 pub struct TestCertificate<'a> {
     pub hosts: &'a [&'a str],
-    /// True if it has expired.
-    pub is_over: bool,
+    /// First and last day of its validity.
+    pub dates: [(i32, u8, u8); 2],
     pub is_for_servers_alone: bool,
 }
 
 impl Default for TestCertificate<'_> {
     fn default() -> Self {
-        TestCertificate { hosts: &["localhost", "127.0.0.1"], is_over: false, is_for_servers_alone: false }
+        let dates = [(1975, 1, 1), (4096, 1, 1)];
+        TestCertificate { hosts: &["localhost", "127.0.0.1"], dates, is_for_servers_alone: false }
     }
 }
 
@@ -55,9 +59,8 @@ impl TestAuthority {
         if !wanted.is_for_servers_alone {
             params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
         }
-        if wanted.is_over {
-            params.not_after = date_time_ymd(2001, 1, 1);
-        }
+        [params.not_before, params.not_after] =
+            wanted.dates.map(|(year, month, day)| date_time_ymd(year, month, day));
         let key = KeyPair::generate().expect("there is randomness");
         let certificate = params.signed_by(&key, &self.issuer).expect("the authority signs");
         let place = self.directory.path().join(self.signed.replace(self.signed.get() + 1).to_string());

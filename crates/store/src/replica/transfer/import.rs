@@ -97,9 +97,11 @@ impl SegmentImport {
         let shared = Arc::clone(&self.shared);
         let mut unchecked = TemporarySegmentFile {
             shared: Arc::clone(&shared),
+            number: self.number,
             path: self.temporary.clone(),
             kept: AtomicBool::new(false),
         };
+        shared.begin_arrival(self.number);
         let failed = |error: std::io::Error| Error::io("finish an import", &error);
         file.sync().map_err(failed)?;
         let path = shared.segment_path(self.number);
@@ -130,16 +132,19 @@ impl Drop for SegmentImport {
     }
 }
 
-/// A file that is deleted with its owner, unless it is kept.
+/// A file that is deleted with its owner, unless a bucket has it by then, or it is kept.
 struct TemporarySegmentFile {
     shared: Arc<StoreContext>,
+    number: u64,
     path: PathBuf,
+    /// The next start may find a manifest that names it, which could not be confirmed.
     kept: AtomicBool,
 }
 
 impl Drop for TemporarySegmentFile {
     fn drop(&mut self) {
-        if !self.kept.load(Ordering::SeqCst) {
+        let has_no_bucket = self.shared.end_arrival(self.number);
+        if has_no_bucket && !self.kept.load(Ordering::SeqCst) {
             // What stays behind is deleted by the next start.
             let _ = self.shared.options.disk.unlink(&self.path);
         }
@@ -147,9 +152,8 @@ impl Drop for TemporarySegmentFile {
 }
 
 /// A segment from another store, durable and checked. Its file is deleted with it, unless a bucket has it by
-/// then.
+/// then. Until then it can be given to its buckets one after another, also if an earlier one has given it up.
 pub struct ArrivedSegment {
-    /// Kept as soon as a manifest may name it.
     file: TemporarySegmentFile,
     number: u64,
     shares: Vec<ParcelBucket>,
@@ -220,7 +224,7 @@ impl ArrivedSegment {
         let buckets: Vec<BucketId> = added.keys().copied().collect();
         let published =
             shared.try_publish_arrivals(&buckets, |state| Ok(with_segments(state, &added, &shares)));
-        if !matches!(&published, Err(unwritten) if unwritten.in_place == RenameDurability::No) {
+        if matches!(&published, Err(unwritten) if unwritten.in_place != RenameDurability::No) {
             arrived.iter().for_each(|(arrival, _)| arrival.file.kept.store(true, Ordering::SeqCst));
         }
         Ok(published?)
