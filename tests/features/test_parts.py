@@ -36,6 +36,13 @@ SCHEMA = """schema file {
             tensorFromLabels(attribute(marks.value),i)
             tensorFromLabelsWithOffset(attribute(chunks.number),i,offset)
             tensorFromLabelsWithOffset(attribute(marks.key),i,offset)
+            attributeMatch(chunks.label).matches
+            attributeMatch(chunks.label).fieldCompleteness
+            attributeMatch(marks.key).fieldCompleteness
+            attributeMatch(marks.value).matches
+            nativeDotProduct(chunks.label)
+            rawScore(chunks.number)
+            match.weight.chunks.label
         }
     }
 }"""
@@ -61,12 +68,23 @@ def features(node):
     assert any("'nosuch', which is not a field: the setting has no effect" in line["message"] for line in answer["log"])
     for name, fields in [("full", FILE), ("empty", {})]:
         assert call("POST", f"{node.data}/document/v1/n/file/group/me/{name}", {"fields": fields})[0] == 200
-    asked = {"yql": "select * from file where true", "ranking.properties.dotProduct.v": "[10 100]"}
+    asked = {"yql": f"select * from file where rank(true, {TERMS})", "ranking.properties.dotProduct.v": "[10 100]"}
     root = search(node, **{name.replace(".", "__"): value for name, value in asked.items()})
     by_name = {hit["id"].rsplit(":", 1)[-1]: hit["fields"] for hit in root["children"]}
     assert by_name["full"]["links"] == {"https://example.com/": 2}
     return {name: fields["summaryfeatures"] for name, fields in by_name.items()}
 
+
+# What the documents are ranked by.
+TERMS = ", ".join(
+    [
+        'chunks.label contains "a"',
+        'marks.key contains "x"',
+        'marks.key contains "y"',
+        "marks.value = 4",
+        "dotProduct(chunks.number, {7: 3})",
+    ]
+)
 
 VALUES = [
     ("attribute(chunks.number,1)", 9, 0),
@@ -79,6 +97,13 @@ VALUES = [
     ("tensorFromLabels(attribute(marks.value),i)", {"3": 1, "4": 1}, {}),
     ("tensorFromLabelsWithOffset(attribute(chunks.number),i,offset)", {("7", "0"), ("9", "1")}, set()),
     ("tensorFromLabelsWithOffset(attribute(marks.key),i,offset)", {("x", "0"), ("y", "1")}, set()),
+    ("attributeMatch(chunks.label).matches", 1, 0),
+    ("attributeMatch(chunks.label).fieldCompleteness", 0.5, 0),
+    ("attributeMatch(marks.key).fieldCompleteness", 1, 0),
+    ("attributeMatch(marks.value).matches", 1, 0),
+    ("nativeDotProduct(chunks.label)", 100, 0),
+    ("rawScore(chunks.number)", 3, 0),
+    ("match.weight.chunks.label", 100, 100),
 ]
 
 

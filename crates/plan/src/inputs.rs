@@ -165,6 +165,22 @@ pub fn embeddings(query: &Query, schema: &Schema) -> Result<Vec<EmbeddedInput>, 
     Ok(found)
 }
 
+/// Checks that the default of a declared input is a value of its type, or a call of an embedder.
+///
+/// # Errors
+/// [`Error::Input`] for any other text.
+pub fn check_input_default(name: &str, declared: &InputDef) -> Result<(), Error> {
+    let (InputType::Tensor(tensor_type), Some(default)) = (&declared.input_type, &declared.default) else {
+        return Ok(());
+    };
+    if EmbedCall::parse(&default.value, &BTreeMap::new()).is_some() {
+        return Ok(());
+    }
+    read_tensor(&default.value, tensor_type)
+        .map(drop)
+        .map_err(|error| Error::Input { name: name.to_owned(), reason: error.to_string() })
+}
+
 /// Text of an input, from the query or else from the profile.
 fn text_of<'a>(query: &'a Query, name: &str, declared: &'a InputDef) -> Option<&'a String> {
     // Before inputs existed, rank properties had this function.

@@ -29,7 +29,7 @@ pub use collapse::{CollapseField, PlannedCollapse};
 pub use collation::LocaleCollation;
 pub use error::Error;
 pub use grouping::{PlannedGrouping, check_groupings, grouping_schema, groupings};
-pub use inputs::{EmbeddedInput, embeddings};
+pub use inputs::{EmbeddedInput, check_input_default, embeddings};
 pub use make::{PlanContext, term_end};
 pub use memory::{QUERY_MEMORY_MAX, QueryMemory, QueryMemoryError, QueryMemoryLedger};
 pub use node::{

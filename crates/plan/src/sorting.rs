@@ -111,6 +111,8 @@ fn column(key: &QuerySortKey, query: &Query, schema: &Schema) -> Result<SortColu
             }
             Some(MissingOrder::As(value))
         }
+        // A document without a truth value is one whose value is false, as in conditions and groups.
+        _ if target.field.data_type == DataType::Bool => Some(MissingOrder::As("0".to_owned())),
         _ => None,
     };
     let descending = match key.order {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use millrace_document::DataType;
-use millrace_query::ItemAnnotations;
 use millrace_query::simple::TermEnd;
 use millrace_schema::{FieldMatching, Fieldset, MatchMode, Schema, SchemaField, UriPart, did_you_mean};
 
@@ -45,13 +44,10 @@ impl<'s> PredicateTarget<'s> {
         }
     }
 
-    /// True if case matters in whole values.
-    pub fn is_cased(&self, annotations: &ItemAnnotations) -> bool {
+    /// True if case matters in whole values. The field says so; annotations of a term are about its words.
+    pub fn is_cased(&self) -> bool {
         let attribute = self.part.unwrap_or(self.field).attribute.as_ref();
-        self.matching().cased
-            || attribute.is_some_and(|attribute| attribute.dictionary.cased)
-            || !annotations.normalize_case
-            || !annotations.implicit_transforms
+        self.matching().cased || attribute.is_some_and(|attribute| attribute.dictionary.cased)
     }
 
     fn is_searchable(&self) -> bool {

@@ -134,7 +134,10 @@ impl<'t, 's> WordPredicates<'t, 's> {
 
     /// A function that folds whole values for comparison, for many values.
     pub fn folding(&self) -> impl Fn(&str) -> String {
-        let analyzer = (!self.is_cased()).then(|| self.analyzer(WordForm::Written));
+        let analyzer = (!self.is_cased()).then(|| {
+            let analyzer = FieldAnalyzer::new(&self.matching, self.language).without_stemming();
+            if self.annotations.accent_drop { analyzer } else { analyzer.with_accents() }
+        });
         move |text: &str| {
             let text = match self.matching.mode {
                 MatchMode::Exact => text.strip_suffix(self.matching.terminator()).unwrap_or(text),
@@ -146,7 +149,7 @@ impl<'t, 's> WordPredicates<'t, 's> {
 
     /// True if whole values are compared with case.
     pub fn is_cased(&self) -> bool {
-        self.target.is_cased(self.annotations)
+        self.target.is_cased()
     }
 
     fn words(&self, text: &str, matching: &TermMatch) -> Option<Predicate> {

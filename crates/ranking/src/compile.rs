@@ -9,6 +9,7 @@ use millrace_expression::{
     DecisionForest, ExpressionFault, ExpressionProgram, ExpressionScope, FeatureName, FunctionBody,
     ParsedExpression,
 };
+use millrace_plan::check_input_default;
 use millrace_schema::{
     InputType, InvalidNames, OnnxModelConfig, PackageFindings, RankProfile, Schema, SchemaConstant,
     SourcePosition, SourcedText,
@@ -63,7 +64,8 @@ pub(crate) struct ProfileCompiler<'a> {
 }
 
 impl<'a> ProfileCompiler<'a> {
-    /// Creates the compiler. Functions and scores that cannot be parsed are reported in `errors`.
+    /// Creates the compiler. Functions and scores that cannot be parsed are reported in `errors`, and so are
+    /// defaults of inputs that are not values of their types.
     pub fn new(
         schema: &'a Schema,
         profile: &'a RankProfile,
@@ -102,6 +104,11 @@ impl<'a> ProfileCompiler<'a> {
             }
         }
         compiler.mark_dependents();
+        for (name, declared) in &profile.inputs {
+            if let (Some(default), Err(error)) = (&declared.default, check_input_default(name, declared)) {
+                errors.push(compiler.error(default.position.clone(), error.to_string()));
+            }
+        }
         compiler
     }
 

@@ -229,6 +229,35 @@ impl SummaryMode {
         }
     }
 
+    /// The form in which values of a type can be shown, with the reason if it is another one.
+    pub(crate) fn for_type(self, data_type: &DataType) -> (Self, Option<&'static str>) {
+        let is_of_elements =
+            matches!(self, SummaryMode::MatchedElements { .. } | SummaryMode::SelectElementsBy { .. });
+        let has_elements =
+            matches!(data_type, DataType::Array(_) | DataType::WeightedSet { .. } | DataType::Map(..));
+        let holds_text = holds_text(data_type);
+        if is_of_elements && !has_elements {
+            let dynamic = self.is_dynamic() && holds_text;
+            return (
+                SummaryMode::Full.with_snippets(dynamic),
+                Some("elements are chosen in arrays, weighted sets and maps"),
+            );
+        }
+        if self == SummaryMode::Tokens && !holds_text {
+            return (
+                SummaryMode::Full,
+                Some("tokens are those of strings, and of arrays and weighted sets of strings"),
+            );
+        }
+        if self.is_dynamic() && !holds_text {
+            return (
+                self.with_snippets(false),
+                Some("a dynamic summary is for strings and arrays of strings"),
+            );
+        }
+        (self, None)
+    }
+
     /// The same elements, with snippets of their texts or without.
     pub(crate) fn with_snippets(self, dynamic: bool) -> Self {
         match self {

@@ -123,7 +123,7 @@ pub(crate) fn great_circle(
 
 /// `rawScore(field)`
 pub(crate) fn raw_score(setup: &FeatureSetup<'_>, name: &FeatureName) -> Result<Box<dyn RankFeature>, Error> {
-    let which = OperatorSelector::Field(setup.field(name, 0)?.name.to_string());
+    let which = OperatorSelector::Field(setup.searchable_field(name, 0)?.name.to_string());
     Ok(Box::new(MeasuredDistances { which, of: DistanceOutput::RawScore }))
 }
 

@@ -305,7 +305,7 @@ pub(crate) fn dot_product(
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
     let field = match name.parameters.first() {
-        Some(_) => Some(setup.field(name, 0)?.name.to_string()),
+        Some(_) => Some(setup.searchable_field(name, 0)?.name.to_string()),
         None => None,
     };
     let fields =

@@ -143,7 +143,7 @@ pub(crate) fn match_weight(
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
     let field = name.output.as_deref().and_then(|output| output.strip_prefix("weight."));
-    let weight = match field.and_then(|field| setup.schema.fields.get(field)) {
+    let weight = match field.and_then(|field| setup.schema.field_or_part(field)) {
         Some(field) => setup.weight(field),
         None => {
             return Err(Error::setup(format!(

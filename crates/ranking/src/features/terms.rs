@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use millrace_column::{ColumnKey, ColumnValue};
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::RankingDemands;
+use millrace_matching::{RankingDemands, SingleValueReader};
 use millrace_plan::{LeafId, PlanLeaf, TermId};
 
 use super::lengths::{WeightedWords, element_weights};
+use super::multivalue::SourceValues;
 use super::native::is_attribute;
 use super::proximity::pair_at_distance;
 use super::term::{
@@ -221,7 +222,8 @@ pub(crate) fn attribute_match(
     setup: &FeatureSetup<'_>,
     name: &FeatureName,
 ) -> Result<Box<dyn RankFeature>, Error> {
-    let field = setup.field(name, 0)?;
+    let source = SourceValues::of_parameter(setup, name, 0)?;
+    let field = source.text();
     let output = name.output.clone().unwrap_or_else(|| "completeness".to_owned());
     if !ATTRIBUTE_OUTPUTS.contains(&output.as_str()) {
         return Err(Error::setup(format!(
@@ -229,14 +231,14 @@ pub(crate) fn attribute_match(
             ATTRIBUTE_OUTPUTS.join(", ")
         )));
     }
-    let property =
-        |property, default| setup.properties.number("attributeMatch", &field.name, property, default);
+    let property = |property, default| setup.properties.number("attributeMatch", &field, property, default);
     Ok(Box::new(AttributeMatch {
         output,
         importance: property("fieldCompletenessImportance", 0.05)?,
         max_weight: property("maxWeight", 256.0)?,
-        data_type: field.data_type.clone(),
-        field: field.name.to_string(),
+        values: source.reader(),
+        source,
+        field,
     }))
 }
 
@@ -256,8 +258,11 @@ const ATTRIBUTE_OUTPUTS: [&str; 12] = [
 ];
 
 struct AttributeMatch {
+    /// Name of the field, or path of the part of it, as terms that search it have it.
     field: String,
-    data_type: DataType,
+    source: SourceValues,
+    /// Reader of the single values of `source`.
+    values: SingleValueReader,
     output: String,
     importance: f64,
     max_weight: f64,
@@ -296,11 +301,18 @@ impl RankFeature for AttributeMatch {
             plan.leaves.iter().filter(is_counted).filter_map(|leaf| leaf.term).collect();
         let attribute_terms = of_attributes.len() as f64;
         let weight_of_attributes: f64 = of_attributes.iter().map(|id| weight(plan, *id)).sum();
-        let is_weighted = matches!(self.data_type, DataType::WeightedSet { .. });
-        let column = request.column(ColumnKey::value(&self.field));
+        let is_weighted = matches!(self.source.data_type, DataType::WeightedSet { .. });
+        let is_array = matches!(self.source.data_type, DataType::Array(_));
+        let column = request.column(ColumnKey::value(&self.source.field));
+        let mut sizes = Vec::new();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
-            let sizes = chunk.column(column);
+            let column = chunk.column(column);
+            sizes.clear();
+            sizes.resize(chunk.len(), 0.0);
+            if let Some(column) = column.filter(|_| is_array && self.is_of_sizes()) {
+                chunk.count_singles(&self.values, column, &mut sizes);
+            }
             for (document, place) in chunk.documents() {
                 let mut found = FieldTermMatches::default();
                 for (leaf, weight, significance) in &terms {
@@ -318,8 +330,9 @@ impl RankFeature for AttributeMatch {
                 }
                 let query_completeness = found.matches / terms.len() as f64;
                 let field_completeness = || {
-                    let value = sizes.and_then(|column| chunk.value(column, &self.data_type, place));
-                    self.field_completeness(&found, value)
+                    let set = column.filter(|_| is_weighted);
+                    let set = set.and_then(|column| self.source.read(chunk, column, place));
+                    self.field_completeness(&found, sizes[document], set)
                 };
                 let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
                 out[document] = match self.output.as_str() {
@@ -352,16 +365,20 @@ impl RankFeature for AttributeMatch {
 }
 
 impl AttributeMatch {
-    fn field_completeness(&self, found: &FieldTermMatches, value: Option<ColumnValue<'_>>) -> f64 {
-        let completeness = match (value, &self.data_type) {
-            (Some(array), DataType::Array(_)) => {
-                found.matches / (element_weights(&array).len() as f64).max(1.0)
-            }
-            (Some(set), DataType::WeightedSet { .. }) => {
+    /// True if the output depends on the number of values of a document.
+    fn is_of_sizes(&self) -> bool {
+        matches!(self.output.as_str(), "completeness" | "fieldCompleteness")
+    }
+
+    /// Share of the values that match: of an array with `size` values, or by weight of a weighted set.
+    fn field_completeness(&self, found: &FieldTermMatches, size: f64, set: Option<ColumnValue<'_>>) -> f64 {
+        let completeness = match (&self.source.data_type, set) {
+            (DataType::Array(_), _) => found.matches / size.max(1.0),
+            (_, Some(set)) => {
                 let total: f64 = element_weights(&set).iter().sum();
                 if total > 0.0 { found.total_weight / total } else { found.total_weight }
             }
-            _ => found.matches,
+            (_, None) => found.matches,
         };
         completeness.clamp(0.0, 1.0)
     }

@@ -107,8 +107,7 @@ pub(super) static SORTING: KeywordTable<Vec<(String, String)>> = KeywordTable {
             |cursor, word, settings| sort_setting(cursor, word, settings, STRENGTHS);
         "locale", "locale: sv", "The locale of the function uca.",
             |cursor, word, settings| sort_setting(cursor, word, settings, &[]);
-        "missing", "missing: last", "Position of documents without a value: first, last or as(value).",
-            |cursor, word, settings| sort_setting(cursor, word, settings, &[]);
+        "missing", "missing: last", "Position of documents without a value: first, last or as(value).", sort_missing;
         unlisted:
         "ascending" | "descending", "descending", "The direction alone.",
             |_, word, settings| { settings.push(("order".to_owned(), word.value)); Ok(()) };
@@ -301,6 +300,29 @@ fn sort_setting(
         cursor.choose(&property.value, &lower, &table)?.to_owned()
     };
     settings.push((property.value, value));
+    Ok(())
+}
+
+/// Parses `: first`, `: last` or `: as(value)`, which is kept as `as value`.
+fn sort_missing(
+    cursor: &mut SchemaCursor<'_>,
+    property: Name,
+    settings: &mut Vec<(String, String)>,
+) -> Result<(), Error> {
+    cursor.expect(':')?;
+    let Some(written) = cursor.word() else { return cursor.expected("first, last or as(value)") };
+    let lower = Name { value: written.value.to_lowercase(), position: written.position };
+    let policies = [("first", "first"), ("last", "last"), ("as", "as")];
+    let mut policy = cursor.choose("position of missing values", &lower, &policies)?.to_owned();
+    if policy == "as" {
+        cursor.expect('(')?;
+        let Some(value) = cursor.quoted()?.or_else(|| cursor.word()) else {
+            return cursor.expected("a number, a word or quoted text");
+        };
+        cursor.expect(')')?;
+        policy = format!("as {}", value.value);
+    }
+    settings.push((property.value, policy));
     Ok(())
 }
 

@@ -245,12 +245,14 @@ fn summary_mode(
     warnings: &mut Vec<String>,
 ) -> SummaryMode {
     let mode = own.mode.clone().unwrap_or_default();
-    if mode.is_dynamic() && !holds_text(data_type) {
-        warnings.push(format!(
-            "{}: a dynamic summary is for strings and arrays of strings; '{name}' is {data_type}, which is shown as it is",
-            own.position
-        ));
-        return mode.with_snippets(false);
+    // A part of a struct or a map is one of the values of its field's elements.
+    if name.contains('.') && (!mode.is_dynamic() || holds_text(data_type)) {
+        return mode;
+    }
+    let (mode, reason) = mode.for_type(data_type);
+    if let Some(reason) = reason {
+        warnings
+            .push(format!("{}: {reason}; '{name}' is {data_type}, which is shown as it is", own.position));
     }
     mode
 }

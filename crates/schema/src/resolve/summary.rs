@@ -214,7 +214,7 @@ fn summary_field(
     name: &Name,
     implied: &Name,
     fields: &Fields,
-    faults: &SchemaFaults<'_>,
+    faults: &mut SchemaFaults<'_>,
 ) -> Result<Option<SummaryField>, Error> {
     let mut sources = Vec::new();
     let written =
@@ -243,7 +243,7 @@ fn summary_field(
     let field = fields.get(&source);
     // A field keeps its own form, unless it is renamed or the summary specifies one.
     let own = field.filter(|field| *field.name == *name.value);
-    let mode = decl.mode.clone().or(own.map(|field| field.summary.clone())).unwrap_or_default();
+    let mut mode = decl.mode.clone().or(own.map(|field| field.summary.clone())).unwrap_or_default();
     if mode.is_dynamic()
         && let Some(field) = field
         && !crate::field::holds_text(&field.data_type)
@@ -253,6 +253,20 @@ fn summary_field(
             field.data_type
         );
         return invalid(name, reason);
+    }
+    if let Some(field) = field {
+        let (suitable, reason) = mode.for_type(&field.data_type);
+        mode = suitable;
+        // Of the field's own form the field itself is warned of.
+        let reason = reason.filter(|_| decl.mode.is_some());
+        let of_bolding = "bolding is for strings and arrays of strings";
+        let is_bold = decl.bolding == Some(true) && !crate::field::holds_text(&field.data_type);
+        for reason in reason.into_iter().chain(is_bold.then_some(of_bolding)) {
+            faults.findings.warnings.push(format!(
+                "{}: {reason}; '{source}' is {}, which is shown as it is",
+                name.position, field.data_type
+            ));
+        }
     }
     let bolding = decl.bolding.unwrap_or(own.is_some_and(|field| field.bolding)) && !mode.is_dynamic();
     Ok(Some(SummaryField { name: name.value.as_str().into(), source, more_sources: sources, mode, bolding }))

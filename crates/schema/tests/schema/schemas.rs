@@ -198,7 +198,7 @@ fn summaries_are_inherited_and_completed() {
             "schema x {{ document x {{
                 field a type string {{ indexing: summary | index\n summary: dynamic }}
                 field b type string {{ indexing: summary | attribute }}
-                field c type string {{ indexing: index }}
+                field c type array<string> {{ indexing: index }}
             }} {body} }}"
         ));
         let fields: Vec<String> = schema.summaries[name]
