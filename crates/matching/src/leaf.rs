@@ -264,7 +264,7 @@ impl ReadyLeaf {
 
     /// Values of the documents `rows` at the end of the path, if the column has them in their wire form.
     /// Irregular ones are read in the general way ([`stored_value`]).
-    fn leaf_column<'c>(&self, column: &'c Column, rows: &[u16]) -> Option<LeafColumn<'c>> {
+    pub(crate) fn leaf_column<'c>(&self, column: &'c Column, rows: &[u16]) -> Option<LeafColumn<'c>> {
         let (reader, values) = self.leaves.as_ref().zip(millrace_column::encoded_values(column))?;
         Some(reader.column(values.get_each(rows)))
     }
@@ -506,21 +506,14 @@ impl ReadyLeaf {
         self.weight(element, path, source, &mut String::new()).is_some()
     }
 
-    /// True if [`ReadyLeaf::matching_values`] finds the elements in which the leaf holds.
+    /// True if [`ReadyLeaf::matched`] finds the values by which the leaf holds in elements.
     pub(crate) fn tests_elements(&self) -> bool {
         self.leaves.is_some() && self.test.is_some() && self.dot_product_above.is_none()
     }
 
-    /// The values that a condition on elements tests in some documents, and those that match. `None` if the
-    /// column's values are not in their wire form.
-    pub(crate) fn matching_values<'c>(
-        &self,
-        column: &'c Column,
-        rows: &[u16],
-    ) -> Option<(LeafColumn<'c>, MatchedValues)> {
-        let (test, leaves) = self.test.as_ref().zip(self.leaf_column(column, rows))?;
-        let matched = test.matched(leaves.values());
-        Some((leaves, matched))
+    /// The values that match, if the leaf tests values.
+    pub(crate) fn matched(&self, values: &EncodedLeafValues<'_>) -> Option<MatchedValues> {
+        Some(self.test.as_ref()?.matched(values))
     }
 
     /// Positions of the words in an element of the field that lies `depth` steps down the leaf's path,

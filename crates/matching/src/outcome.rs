@@ -93,7 +93,10 @@ impl LeafOutcome {
     }
 
     /// Adds matches of the same leaf in other documents of the chunk.
-    pub(crate) fn merge(&mut self, other: LeafOutcome) {
+    pub(crate) fn merge(&mut self, mut other: LeafOutcome) {
+        if matches!((&*self, &other), (LeafOutcome::Positions(_), LeafOutcome::Counts(_))) {
+            std::mem::swap(self, &mut other);
+        }
         match (self, other) {
             (LeafOutcome::Bits(bits), LeafOutcome::Bits(more)) => *bits = bits.or(&more),
             (LeafOutcome::Weights(weights), LeafOutcome::Weights(more)) => {
@@ -102,7 +105,13 @@ impl LeafOutcome {
             }
             (LeafOutcome::Distances(distances), LeafOutcome::Distances(more)) => distances.merge(more),
             (LeafOutcome::Positions(found), LeafOutcome::Positions(more)) => found.merge(&more),
-            // A leaf always has matches of one kind.
+            (LeafOutcome::Counts(counts), LeafOutcome::Counts(more)) if !counts.is_empty() => {
+                counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+            }
+            (LeafOutcome::Counts(counts), LeafOutcome::Positions(more)) if !counts.is_empty() => {
+                more.add_counts(counts);
+            }
+            // A leaf always has matches of one kind, except for empty counts.
             (this, other) => *this = other,
         }
     }
