@@ -9,7 +9,9 @@ use millrace_tensor::{CellType, DimensionKind, Tensor, TensorBuilder, TensorDime
 
 use super::bm25::{Bm25Weights, weigh};
 use super::lengths::FieldWords;
-use super::term::{LeafPositions, count, term, terms_of};
+use super::multivalue::LabelledCells;
+use super::stored_tensors::TensorsBuilder;
+use super::term::{DocumentLeaf, count, each_document, term, terms_of};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -132,30 +134,46 @@ impl RankFeature for ElementwiseBm25 {
         let terms = weigh(request, self.field.name());
         let norm = self.weights.norm(self.weights.average_element_length());
         let words = self.field.bind(request);
+        let leaves: Vec<LeafId> = terms.iter().map(|(found, _)| found.leaf).collect();
+        let (mut lengths, mut labelled) = (Vec::new(), LabelledCells::default());
+        // The cell of each element of one document.
+        let mut cells: Vec<Option<f64>> = Vec::new();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
-            let mut lists: Vec<(LeafPositions<'_>, f64)> = terms
-                .iter()
-                .map(|(found, rarity)| (LeafPositions::of(chunk.matches.leaf(found.leaf)), *rarity))
-                .collect();
-            let mut lengths = Vec::new();
-            let tensor = |(_, document): (usize, usize)| {
+            let (mut tensors, mut ended) = (TensorsBuilder::new(self.tensor_type.cell()), 0);
+            each_document(chunk.matches, &leaves, |row, found| {
+                // Documents between have no cells.
+                (ended..row).for_each(|_| tensors.end_document());
+                ended = row + 1;
+                let document = usize::from(chunk.matches.documents[row]);
                 words.element_lengths(chunk, document, &mut lengths);
                 let ends = element_ends(&lengths);
-                let mut cells: BTreeMap<usize, f64> = BTreeMap::new();
-                for (positions, rarity) in &mut lists {
-                    let positions = positions.next().unwrap_or_default();
-                    let element = |position: &u32| ends.partition_point(|end| end <= position);
-                    for here in positions.chunk_by(|a, b| element(a) == element(b)) {
-                        let at = element(&here[0]);
+                cells.clear();
+                cells.resize(ends.len() + 1, None);
+                for DocumentLeaf { number, positions } in found {
+                    let (rarity, mut rest) = (terms[*number].1, *positions);
+                    while let Some(first) = rest.first() {
+                        let at = ends.partition_point(|end| end <= first);
+                        let count = ends.get(at).map_or(rest.len(), |end| {
+                            rest.iter().take_while(|position| *position < end).count()
+                        });
+                        rest = &rest[count..];
                         let begin = at.checked_sub(1).map_or(0, |before| ends[before] + 1);
                         let length = ends.get(at).map_or(0, |end| end - begin);
-                        *cells.entry(at).or_default() +=
-                            self.weights.score(*rarity, here.len() as f64, norm(f64::from(length)));
+                        *cells[at].get_or_insert_default() +=
+                            self.weights.score(rarity, count as f64, norm(f64::from(length)));
                     }
                 }
-                of_cells(&self.tensor_type, cells.into_iter().map(|(at, cell)| (at.to_string(), cell)))
-            };
-            *values = FeatureValues::Tensors(chunk.documents().map(tensor).collect());
+                for (at, cell) in cells.iter().enumerate() {
+                    let Some(cell) = cell else { continue };
+                    let label =
+                        tensors.write_label(|bytes| bytes.extend_from_slice(at.to_string().as_bytes()));
+                    labelled.push(label, tensors.label_bytes(), *cell);
+                }
+                labelled.move_to(&mut tensors);
+                tensors.end_document();
+            });
+            (ended..chunk.len()).for_each(|_| tensors.end_document());
+            *values = FeatureValues::Stored(tensors.finish());
         }))
     }
 }

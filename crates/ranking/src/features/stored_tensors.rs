@@ -81,7 +81,7 @@ pub(crate) struct TensorsBuilder {
 }
 
 impl TensorsBuilder {
-    /// No tensors, of this cell type: `float` or `double`, which all others convert to.
+    /// Creates a builder without tensors, which have cells of this type.
     pub fn new(cell: CellType) -> Self {
         TensorsBuilder {
             cell,
