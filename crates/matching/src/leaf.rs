@@ -1,5 +1,7 @@
 //! Leaves of a plan, prepared for execution, and their matches in the documents of a chunk.
 
+mod values;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -366,44 +368,6 @@ impl ReadyLeaf {
         let mut bits = DocumentBits::NONE;
         found.iter().for_each(|(document, _)| bits.set(usize::from(*document)));
         LeafOutcome::Bits(bits)
-    }
-
-    /// Matches values of any type.
-    fn values(&self, column: &Column, within: &DocumentBits, source: WeightSource) -> LeafOutcome {
-        let rows = self.narrow(column, within).rows();
-        self.values_of(column, &rows, self.leaf_column(column, &rows).as_ref(), source)
-    }
-
-    /// Matches values of documents; `encoded` has those of them that have a wire form, if there is one.
-    fn values_of(
-        &self,
-        column: &Column,
-        rows: &[u16],
-        encoded: Option<&LeafColumn<'_>>,
-        source: WeightSource,
-    ) -> LeafOutcome {
-        let (encoded, mut buffer) = (self.test.as_ref().zip(encoded), String::new());
-        let mut weight = |row: &u16| Some((*row, self.any_weight(column, *row, source, &mut buffer)?));
-        let found: Vec<(u16, i64)> = match encoded {
-            None => rows.iter().filter_map(weight).collect(),
-            Some((test, leaves)) => {
-                let mut found = Vec::new();
-                let mut weigh = |row: usize, matched: &[MatchedValue]| {
-                    let mut weighing = ValueWeights::default();
-                    for value in matched {
-                        weighing.add(value.weight, leaves.weight(value.index), source);
-                    }
-                    found.extend(weighing.weight(self.dot_product_above).map(|weight| (rows[row], weight)));
-                };
-                test.matched(leaves.values()).each_row(leaves, &mut weigh);
-                if !leaves.irregular().is_empty() {
-                    found.extend(leaves.irregular().iter().filter_map(|row| weight(&rows[*row])));
-                    found.sort_unstable();
-                }
-                found
-            }
-        };
-        self.weighed(found)
     }
 
     /// Weight of a document's value of any type and form.

@@ -234,3 +234,41 @@ proptest! {
         prop_assert_eq!(!matched(&plan, &view).is_empty(), !shown(&plan, &texts).is_empty(), "{}", texts);
     }
 }
+
+proptest! {
+    #[test]
+    fn texts_of_an_array_match_by_their_parts_as_each_by_itself(
+        documents in prop::collection::vec(
+            (prop::collection::vec("[abkAÉ\u{212A} ]{0,6}", 0..4), 0..8_i32), 1..60,
+        ),
+        part in "[abk]{2,3}",
+        shape in 0..4_usize,
+        cased in any::<bool>(),
+        dates in prop::sample::select(vec![0, 3, 8]),
+    ) {
+        let fields = vec![
+            field("lines", DataType::Array(Box::new(DataType::String)), false),
+            field("date", DataType::Int, false),
+        ];
+        let schema = Arc::new(millrace_fixtures::schema("test", fields));
+        let document = |(lines, date): &(Vec<String>, i32)| {
+            let lines = lines.iter().map(|line| DocumentValue::String(line.clone())).collect();
+            let lines = ("lines", DocumentValue::Array(lines));
+            (Fields::from([lines, ("date", DocumentValue::Int(*date))]), true)
+        };
+        let documents: Vec<(Fields, bool)> = documents.iter().map(document).collect();
+        let pattern = match shape {
+            0 => WordPattern::Regex(format!("{part}[ak]?")),
+            1 => WordPattern::Regex(format!("^a?{part}")),
+            2 => WordPattern::Substring(part),
+            _ => WordPattern::Suffix(part),
+        };
+        let date = Predicate::Number(NumberRange::Integer { low: 0, high: dates - 1 });
+        let leaves = vec![("lines", Predicate::Value { pattern, cased }), ("date", date)];
+        let root = PlanNode::And(vec![PlanNode::Leaf(LeafId(0)), PlanNode::Leaf(LeafId(1))]);
+        let plan = millrace_fixtures::plan(&schema, root, leaves);
+        let view = millrace_fixtures::view(&schema, &documents, 100);
+        let fast = matched(&plan, &view);
+        prop_assert_eq!(fast, matched(&plan, &PlainView(view)), "{:?}", plan.leaves);
+    }
+}
