@@ -151,3 +151,41 @@ fn at<T: Copy>(found: &[(u16, T)], documents: &[u16]) -> Vec<Option<T>> {
     });
     next.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matches_in_other_documents_are_added_in_either_form() {
+        let positions = |documents: &[(usize, u32)]| {
+            let mut found = ChunkPositions::default();
+            for (document, count) in documents {
+                (0..*count).for_each(|position| found.add(*document, position));
+            }
+            LeafOutcome::Positions(found)
+        };
+        let counts = |counts: &[u32]| LeafOutcome::Counts(counts.to_vec());
+        let counted = |outcome: &LeafOutcome| match outcome.extract(&DocumentRows::new(&[0, 1, 2, 3]), false)
+        {
+            LeafMatches::Words(occurrences) => occurrences.counts,
+            _ => vec![0; 4],
+        };
+        // The first has words in documents 0 and 2, the second in documents 1 and 3, or in none.
+        let firsts = || [positions(&[(0, 3), (2, 1)]), counts(&[3, 0, 1, 0])];
+        let seconds = || [positions(&[(1, 2), (3, 5)]), counts(&[0, 2, 0, 5])];
+        let nothing = || [positions(&[]), counts(&[])];
+        for first in 0..2 {
+            for second in 0..2 {
+                let (mut all, mut also) = (firsts(), seconds());
+                all[first].merge(seconds().into_iter().nth(second).expect("there are two forms"));
+                assert_eq!(counted(&all[first]), [3, 2, 1, 5], "{first} {second}");
+                also[first].merge(nothing().into_iter().nth(second).expect("there are two forms"));
+                assert_eq!(counted(&also[first]), [0, 2, 0, 5], "{first} {second}");
+                let mut none = nothing();
+                none[first].merge(seconds().into_iter().nth(second).expect("there are two forms"));
+                assert_eq!(counted(&none[first]), [0, 2, 0, 5], "{first} {second}");
+            }
+        }
+    }
+}

@@ -196,7 +196,7 @@ impl ChunkPass<'_, '_> {
             });
             let child = Box::new(PlanNode::Or(children.collect()));
             if let PlanNode::SameElement { field, elements, .. } = parts[numbers[0]] {
-                let (field, elements) = (field.clone(), elements.clone());
+                let (field, elements) = (Arc::clone(field), elements.clone());
                 joined.push(PlanNode::SameElement { field, child, elements });
             }
             taken.extend(numbers);
