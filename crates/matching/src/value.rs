@@ -162,7 +162,7 @@ impl ValueTest {
     /// after another in lines.
     fn matched_anywhere(&self, regex: &Regex, texts: &[&[u8]], buffer: &mut String) -> MatchedValues {
         let mut matches = vec![false; texts.len()];
-        let (mut lines, mut starts, mut of) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut lines, mut starts, mut of): (Vec<u8>, Vec<usize>, Vec<usize>) = Default::default();
         for (index, text) in texts.iter().enumerate() {
             if is_ascii(text) {
                 of.push(index);
