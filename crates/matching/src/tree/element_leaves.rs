@@ -161,7 +161,7 @@ impl<'p> ElementPass<'p, '_, '_> {
     /// Reads the leaves that are read in all rows: each value once, and those that are asked for by many
     /// leaves are looked up together. `None` if the column's values are not in their wire form.
     fn read_heads(&mut self) -> Option<()> {
-        let (of, mut known) = (self.of, BTreeMap::new());
+        let (of, mut known): (_, BTreeMap<LeafId, Vec<u64>>) = (self.of, BTreeMap::new());
         for asked in &of.ready.values {
             let heads = of.heads.iter().filter(|head| asked.has(**head)).count();
             if heads < MANY_VALUES {
