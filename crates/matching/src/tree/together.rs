@@ -120,8 +120,8 @@ impl RangeLeaves {
 }
 
 impl ChunkPass<'_, '_> {
-    /// Evaluates leaves of one word each, all of one field, in the documents `within`: those of the leaves that
-    /// were evaluated in none of these.
+    /// Evaluates leaves of one word each, all of one field, in the documents `within`: those of the leaves
+    /// that were evaluated in none of these.
     pub(super) fn seek_words(&mut self, leaves: &[LeafId], within: &DocumentBits) -> Result<(), Error> {
         let is_new = |leaf: &LeafId| {
             self.found[leaf.0].as_ref().is_none_or(|known| known.within.and(within).is_empty())
@@ -172,9 +172,9 @@ impl ChunkPass<'_, '_> {
         Ok(())
     }
 
-    /// Takes conditions on one element out of the parts of a disjunction, where several on the elements of one
-    /// field are found by their values, and returns their disjunctions: any of them holds in some element
-    /// where there is an element in which any holds.
+    /// Takes conditions on one element out of the parts of a disjunction, where several on the elements of
+    /// one field are found by their values, and returns their disjunctions: one of them holds in an element
+    /// wherever there is an element in which any of them does.
     pub(super) fn joined_elements(&self, parts: &mut Vec<&PlanNode>) -> Vec<PlanNode> {
         if !self.ready.paths.is_fast() {
             return Vec::new();

@@ -123,7 +123,8 @@ pub(crate) fn match_weight(found: &LeafMatches, document: usize) -> Option<f64> 
 }
 
 /// Calls `each` with the documents that a leaf matches, ascending: the index, the number of matches
-/// ([`count`]), and the positions, if it has any. Documents without matches are passed over several at a time.
+/// ([`count`]), and the positions, if it has any. Documents without matches are passed over several at a
+/// time.
 pub(crate) fn each_match<'a>(found: &'a LeafMatches, mut each: impl FnMut(usize, u32, &'a [u32])) {
     /// Number of documents that are looked at together.
     const TOGETHER: usize = 16;
