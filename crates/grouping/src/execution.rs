@@ -14,7 +14,7 @@ use crate::level::{CheckedGrouping, GroupingLevel, GroupsList};
 use crate::nesting;
 use crate::node::{FilterNode, GroupingNode, RowContext};
 use crate::source::SourceGroups;
-use crate::table::GroupTable;
+use crate::table::{EnclosedGroups, GroupTable};
 use crate::values::RowValues;
 
 /// Maximum number of groups that one request keeps in memory, independent of its output: some hundred bytes
@@ -86,7 +86,7 @@ pub(crate) struct ListState {
     pub(crate) sources: SourceGroups,
     /// Groups by enclosing group; available once everything is collected.
     #[serde(skip)]
-    pub(crate) members: Vec<Vec<u32>>,
+    pub(crate) members: EnclosedGroups,
 }
 
 /// Rows of a batch on their way into groups. A row may occur several times, once per group.
@@ -245,7 +245,7 @@ impl LevelState {
                     table: GroupTable::default(),
                     level: LevelState::new(&list.level),
                     sources: SourceGroups::default(),
-                    members: Vec::new(),
+                    members: EnclosedGroups::default(),
                 })
                 .collect(),
         }
@@ -278,10 +278,7 @@ impl LevelState {
     pub(crate) fn index(&mut self) {
         let groups = self.ranks.len();
         for list in &mut self.lists {
-            list.members = vec![Vec::new(); groups];
-            for (group, parent) in list.table.parents.iter().enumerate() {
-                list.members[*parent as usize].push(group as u32);
-            }
+            list.members = EnclosedGroups::new(&list.table.parents, groups);
             list.level.index();
         }
     }

@@ -169,7 +169,7 @@ impl<E> GroupBuilder<'_, '_, E> {
 
     fn groups(&mut self, spec: &GroupsList, list: &ListState, parent: usize) -> Result<GroupList, E> {
         (self.take)(size_of::<GroupList>() + spec.label.len())?;
-        let members = &list.members[parent];
+        let members = list.members.of(parent);
         let (offset, end, continuation) = self.page(members.len(), spec.max, spec.tag);
         let ordered = self.ordered(spec, list, members, end)?;
         let shown = &ordered[offset..];
@@ -256,7 +256,7 @@ impl<E> GroupBuilder<'_, '_, E> {
             GroupNode::Constant(value) => value.clone(),
             GroupNode::Aggregate(index) => state.aggregates[*index].value(group),
             GroupNode::GroupCount(list) => {
-                ExpressionDatum::Long(state.lists[*list].members[group].len() as i64)
+                ExpressionDatum::Long(state.lists[*list].members.of(group).len() as i64)
             }
             GroupNode::Call { function, arguments } => {
                 let arguments = arguments.iter().map(|argument| self.eval(argument, state, group));

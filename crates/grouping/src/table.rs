@@ -13,7 +13,9 @@ use crate::datum::ExpressionDatum;
 #[derive(Debug, Default, Deserialize)]
 #[serde(try_from = "NumberedGroups")]
 pub(crate) struct GroupTable {
-    numbers: HashTable<u32>,
+    /// Groups with long keys, each with the hash of its key: it is computed once, and long keys are compared
+    /// only where it is the same.
+    numbers: HashTable<(u64, u32)>,
     /// Groups whose key is a whole number: by far the most common, and small enough to store in the table
     /// itself.
     whole: HashMap<(u32, i64), u32>,
@@ -156,17 +158,17 @@ impl GroupTable {
         is: impl Fn(&ExpressionDatum<'static>) -> bool,
         key: impl FnOnce() -> ExpressionDatum<'static>,
     ) -> u32 {
-        let GroupTable { numbers, hasher, parents, keys, contents, .. } = self;
+        let GroupTable { numbers, parents, keys, contents, .. } = self;
         let entry = numbers.entry(
             hash,
-            |&number| parents[number as usize] == parent && is(&keys[number as usize]),
-            |&number| hash_of(hasher, parents[number as usize], &keys[number as usize]),
+            |&(of, number)| of == hash && parents[number as usize] == parent && is(&keys[number as usize]),
+            |&(of, _)| of,
         );
         match entry {
-            Entry::Occupied(entry) => *entry.get(),
+            Entry::Occupied(entry) => entry.get().1,
             Entry::Vacant(entry) => {
                 let number = keys.len() as u32;
-                entry.insert(number);
+                entry.insert((hash, number));
                 parents.push(parent);
                 let key = key();
                 *contents += key.content_bytes();
@@ -188,27 +190,57 @@ impl GroupTable {
     }
 }
 
+/// Hash of a key that is bytes, or a bucket of texts or of bytes.
 fn hash_of(hasher: &DefaultHashBuilder, parent: u32, key: &ExpressionDatum<'_>) -> u64 {
+    let mut state = hasher.build_hasher();
+    parent.hash(&mut state);
     match key {
-        ExpressionDatum::Text(text) => hasher.hash_one((parent, text.as_bytes())),
-        key => {
-            let mut state = hasher.build_hasher();
-            parent.hash(&mut state);
-            match key {
-                ExpressionDatum::Raw(bytes) => bytes.hash(&mut state),
-                ExpressionDatum::TextBucket(from, to) => (from, to).hash(&mut state),
-                ExpressionDatum::RawBucket(from, to) => (from, to).hash(&mut state),
-                ExpressionDatum::Null
-                | ExpressionDatum::Bool(_)
-                | ExpressionDatum::List(_)
-                | ExpressionDatum::Long(_)
-                | ExpressionDatum::Double(_)
-                | ExpressionDatum::LongBucket(..)
-                | ExpressionDatum::DoubleBucket(..)
-                | ExpressionDatum::Text(_) => {}
-            }
-            state.finish()
+        ExpressionDatum::Raw(bytes) => bytes.hash(&mut state),
+        ExpressionDatum::TextBucket(from, to) => (from, to).hash(&mut state),
+        ExpressionDatum::RawBucket(from, to) => (from, to).hash(&mut state),
+        ExpressionDatum::Null
+        | ExpressionDatum::Bool(_)
+        | ExpressionDatum::List(_)
+        | ExpressionDatum::Long(_)
+        | ExpressionDatum::Double(_)
+        | ExpressionDatum::LongBucket(..)
+        | ExpressionDatum::DoubleBucket(..)
+        | ExpressionDatum::Text(_) => {}
+    }
+    state.finish()
+}
+
+/// Groups by the group that encloses them, one after another.
+#[derive(Debug, Default)]
+pub(crate) struct EnclosedGroups {
+    /// For each enclosing group, the end of its groups.
+    ends: Vec<u32>,
+    groups: Vec<u32>,
+}
+
+impl EnclosedGroups {
+    /// The groups with these enclosing groups, of which there are `count`.
+    pub(crate) fn new(parents: &[u32], count: usize) -> Self {
+        let mut ends = vec![0; count];
+        parents.iter().for_each(|parent| ends[*parent as usize] += 1);
+        let mut next = 0;
+        for end in &mut ends {
+            next += std::mem::replace(end, next);
         }
+        // Until all groups have come, the end is that of those so far.
+        let mut groups = vec![0; parents.len()];
+        for (group, parent) in (0..).zip(parents) {
+            let end = &mut ends[*parent as usize];
+            groups[*end as usize] = group;
+            *end += 1;
+        }
+        EnclosedGroups { ends, groups }
+    }
+
+    /// The groups in a group, in the order of their numbers.
+    pub(crate) fn of(&self, parent: usize) -> &[u32] {
+        let start = parent.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.groups[start as usize..self.ends[parent] as usize]
     }
 }
 
@@ -220,4 +252,34 @@ fn same(a: &ExpressionDatum<'_>, b: &ExpressionDatum<'_>) -> bool {
 /// The bits by which numbers are keys: all NaNs are equal, and so are both zeros.
 fn bits(value: f64) -> u64 {
     if value.is_nan() { f64::NAN.to_bits() } else { (value + 0.0).to_bits() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_come_by_their_enclosing_group_in_order() {
+        let members = EnclosedGroups::new(&[2, 0, 2, 3, 0], 5);
+        let of = |parent| members.of(parent).to_vec();
+        assert_eq!([of(0), of(1), of(2), of(3), of(4)], [vec![1, 4], vec![], vec![0, 2], vec![3], vec![]]);
+    }
+
+    #[test]
+    fn long_keys_are_found_again_in_each_enclosing_group() {
+        let text = |number: u32| format!("a text that is longer than short ones: {number}").into_bytes();
+        let mut table = GroupTable::default();
+        // So many that the table grows several times.
+        let numbers = |table: &mut GroupTable| -> Vec<u32> {
+            (0..2000)
+                .map(|number| match number % 2 {
+                    0 => table.text_bytes(number % 3, &text(number / 2)),
+                    _ => table.number(number % 3, &ExpressionDatum::Raw(text(number / 2).into())),
+                })
+                .collect()
+        };
+        assert_eq!(numbers(&mut table), Vec::from_iter(0..2000));
+        assert_eq!(numbers(&mut table), Vec::from_iter(0..2000));
+        assert_eq!(table.text_bytes(7, &text(0)), 2000, "another enclosing group");
+    }
 }

@@ -1,5 +1,7 @@
 //! Leaves of a plan, prepared for execution, and their matches in the documents of a chunk.
 
+mod values;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -264,7 +266,7 @@ impl ReadyLeaf {
 
     /// Values of the documents `rows` at the end of the path, if the column has them in their wire form.
     /// Irregular ones are read in the general way ([`stored_value`]).
-    fn leaf_column<'c>(&self, column: &'c Column, rows: &[u16]) -> Option<LeafColumn<'c>> {
+    pub(crate) fn leaf_column<'c>(&self, column: &'c Column, rows: &[u16]) -> Option<LeafColumn<'c>> {
         let (reader, values) = self.leaves.as_ref().zip(millrace_column::encoded_values(column))?;
         Some(reader.column(values.get_each(rows)))
     }
@@ -368,44 +370,6 @@ impl ReadyLeaf {
         LeafOutcome::Bits(bits)
     }
 
-    /// Matches values of any type.
-    fn values(&self, column: &Column, within: &DocumentBits, source: WeightSource) -> LeafOutcome {
-        let rows = self.narrow(column, within).rows();
-        self.values_of(column, &rows, self.leaf_column(column, &rows).as_ref(), source)
-    }
-
-    /// Matches values of documents; `encoded` has those of them that have a wire form, if there is one.
-    fn values_of(
-        &self,
-        column: &Column,
-        rows: &[u16],
-        encoded: Option<&LeafColumn<'_>>,
-        source: WeightSource,
-    ) -> LeafOutcome {
-        let (encoded, mut buffer) = (self.test.as_ref().zip(encoded), String::new());
-        let mut weight = |row: &u16| Some((*row, self.any_weight(column, *row, source, &mut buffer)?));
-        let found: Vec<(u16, i64)> = match encoded {
-            None => rows.iter().filter_map(weight).collect(),
-            Some((test, leaves)) => {
-                let mut found = Vec::new();
-                let mut weigh = |row: usize, matched: &[MatchedValue]| {
-                    let mut weighing = ValueWeights::default();
-                    for value in matched {
-                        weighing.add(value.weight, leaves.weight(value.index), source);
-                    }
-                    found.extend(weighing.weight(self.dot_product_above).map(|weight| (rows[row], weight)));
-                };
-                test.matched(leaves.values()).each_row(leaves, &mut weigh);
-                if !leaves.irregular().is_empty() {
-                    found.extend(leaves.irregular().iter().filter_map(|row| weight(&rows[*row])));
-                    found.sort_unstable();
-                }
-                found
-            }
-        };
-        self.weighed(found)
-    }
-
     /// Weight of a document's value of any type and form.
     fn any_weight(
         &self,
@@ -506,21 +470,14 @@ impl ReadyLeaf {
         self.weight(element, path, source, &mut String::new()).is_some()
     }
 
-    /// True if [`ReadyLeaf::matching_values`] finds the elements in which the leaf holds.
+    /// True if [`ReadyLeaf::matched`] finds the values by which the leaf holds in elements.
     pub(crate) fn tests_elements(&self) -> bool {
         self.leaves.is_some() && self.test.is_some() && self.dot_product_above.is_none()
     }
 
-    /// The values that a condition on elements tests in some documents, and those that match. `None` if the
-    /// column's values are not in their wire form.
-    pub(crate) fn matching_values<'c>(
-        &self,
-        column: &'c Column,
-        rows: &[u16],
-    ) -> Option<(LeafColumn<'c>, MatchedValues)> {
-        let (test, leaves) = self.test.as_ref().zip(self.leaf_column(column, rows))?;
-        let matched = test.matched(leaves.values());
-        Some((leaves, matched))
+    /// The values that match, if the leaf tests values.
+    pub(crate) fn matched(&self, values: &EncodedLeafValues<'_>) -> Option<MatchedValues> {
+        Some(self.test.as_ref()?.matched(values))
     }
 
     /// Positions of the words in an element of the field that lies `depth` steps down the leaf's path,

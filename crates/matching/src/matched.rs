@@ -42,6 +42,12 @@ impl MatchedValues {
         MatchedValues(values.iter().enumerate().filter_map(weighed).collect())
     }
 
+    /// The same matches of values of which those that were tested have these indices.
+    pub(crate) fn at(mut self, indices: &[usize]) -> Self {
+        self.0.iter_mut().for_each(|value| value.index = indices[value.index]);
+        self
+    }
+
     /// The matching values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &MatchedValue> {
         self.0.iter()

@@ -93,7 +93,10 @@ impl LeafOutcome {
     }
 
     /// Adds matches of the same leaf in other documents of the chunk.
-    pub(crate) fn merge(&mut self, other: LeafOutcome) {
+    pub(crate) fn merge(&mut self, mut other: LeafOutcome) {
+        if matches!((&*self, &other), (LeafOutcome::Positions(_), LeafOutcome::Counts(_))) {
+            std::mem::swap(self, &mut other);
+        }
         match (self, other) {
             (LeafOutcome::Bits(bits), LeafOutcome::Bits(more)) => *bits = bits.or(&more),
             (LeafOutcome::Weights(weights), LeafOutcome::Weights(more)) => {
@@ -102,7 +105,13 @@ impl LeafOutcome {
             }
             (LeafOutcome::Distances(distances), LeafOutcome::Distances(more)) => distances.merge(more),
             (LeafOutcome::Positions(found), LeafOutcome::Positions(more)) => found.merge(&more),
-            // A leaf always has matches of one kind.
+            (LeafOutcome::Counts(counts), LeafOutcome::Counts(more)) if !counts.is_empty() => {
+                counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+            }
+            (LeafOutcome::Counts(counts), LeafOutcome::Positions(more)) if !counts.is_empty() => {
+                more.add_counts(counts);
+            }
+            // A leaf always has matches of one kind, except for empty counts.
             (this, other) => *this = other,
         }
     }
@@ -141,4 +150,42 @@ fn at<T: Copy>(found: &[(u16, T)], documents: &[u16]) -> Vec<Option<T>> {
         rest.first().filter(|(found, _)| found == document).map(|(_, found)| *found)
     });
     next.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matches_in_other_documents_are_added_in_either_form() {
+        let positions = |documents: &[(usize, u32)]| {
+            let mut found = ChunkPositions::default();
+            for (document, count) in documents {
+                (0..*count).for_each(|position| found.add(*document, position));
+            }
+            LeafOutcome::Positions(found)
+        };
+        let counts = |counts: &[u32]| LeafOutcome::Counts(counts.to_vec());
+        let counted = |outcome: &LeafOutcome| match outcome.extract(&DocumentRows::new(&[0, 1, 2, 3]), false)
+        {
+            LeafMatches::Words(occurrences) => occurrences.counts,
+            _ => vec![0; 4],
+        };
+        // The first has words in documents 0 and 2, the second in documents 1 and 3, or in none.
+        let firsts = || [positions(&[(0, 3), (2, 1)]), counts(&[3, 0, 1, 0])];
+        let seconds = || [positions(&[(1, 2), (3, 5)]), counts(&[0, 2, 0, 5])];
+        let nothing = || [positions(&[]), counts(&[])];
+        for first in 0..2 {
+            for second in 0..2 {
+                let (mut all, mut also) = (firsts(), seconds());
+                all[first].merge(seconds().into_iter().nth(second).expect("there are two forms"));
+                assert_eq!(counted(&all[first]), [3, 2, 1, 5], "{first} {second}");
+                also[first].merge(nothing().into_iter().nth(second).expect("there are two forms"));
+                assert_eq!(counted(&also[first]), [0, 2, 0, 5], "{first} {second}");
+                let mut none = nothing();
+                none[first].merge(seconds().into_iter().nth(second).expect("there are two forms"));
+                assert_eq!(counted(&none[first]), [0, 2, 0, 5], "{first} {second}");
+            }
+        }
+    }
 }

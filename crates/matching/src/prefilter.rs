@@ -36,10 +36,22 @@ impl TextPrefilter {
         Some(TextPrefilter { needle, cased, anchors })
     }
 
-    /// The documents of `within` that can match; all of them where so few are left that reading their values
-    /// costs less than a search through the whole chunk.
+    /// Positions in the bytes of a chunk where the needle is in a text that can match, ascending. `None` where
+    /// so few documents are left in `within` that reading their values costs less than a search through the
+    /// whole chunk.
+    pub(crate) fn places(&self, values: &BytesColumn, within: &DocumentBits) -> Option<Vec<u32>> {
+        if is_few(values, within) {
+            return None;
+        }
+        let (data, mut found) = (values.data(), Vec::new());
+        self.anchors.find(data, &mut found);
+        found.retain(|at| self.can_match(data, *at as usize));
+        Some(found)
+    }
+
+    /// The documents of `within` that can match; all of them where [`TextPrefilter::places`] has none.
     pub(crate) fn narrow(&self, values: &BytesColumn, within: &DocumentBits) -> DocumentBits {
-        if within.count() * 4 < values.len() {
+        if is_few(values, within) {
             return *within;
         }
         let (data, offsets) = (values.data(), values.offsets());
@@ -71,6 +83,42 @@ impl TextPrefilter {
     }
 }
 
+/// True if reading the values of some documents costs less than a search through all bytes of the chunk.
+fn is_few(values: &BytesColumn, within: &DocumentBits) -> bool {
+    within.count() * 4 < values.len()
+}
+
+/// The documents in whose bytes any of these places lies; `offsets` are those of their column.
+pub(crate) fn documents_at(places: &[u32], offsets: &[u32]) -> DocumentBits {
+    let (mut documents, mut document) = (DocumentBits::NONE, 0);
+    for at in places {
+        while offsets[document + 1] <= *at {
+            document += 1;
+        }
+        documents.set(document);
+    }
+    documents
+}
+
+/// Indices of the texts in which any of these places of `data` lies, and of those that do not lie in `data`.
+pub(crate) fn texts_at(places: &[u32], data: &[u8], texts: &[&[u8]]) -> Vec<usize> {
+    let (base, mut next, mut before) = (data.as_ptr().addr(), 0, 0);
+    let mut has_place = |text: &[u8]| {
+        let start = text.as_ptr().addr().checked_sub(base).filter(|start| *start < data.len());
+        let Some(start) = start else { return true };
+        if start < before {
+            // Texts of a column ascend; others are found, too.
+            next = 0;
+        }
+        before = start;
+        while places.get(next).is_some_and(|at| (*at as usize) < start) {
+            next += 1;
+        }
+        places.get(next).is_some_and(|at| (*at as usize) < start + text.len())
+    };
+    texts.iter().enumerate().filter(|(_, text)| has_place(text)).map(|(index, _)| index).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use millrace_column::{Column, ValueBuilder};
@@ -81,6 +129,15 @@ mod tests {
 
     use super::*;
     use crate::value::ValueTest;
+
+    #[test]
+    fn texts_are_those_with_a_place() {
+        let (data, elsewhere) = (b"one two  three", b"four");
+        let texts = [&data[0..3], &data[4..7], &elsewhere[..], &data[9..14], &data[0..3]];
+        assert_eq!(texts_at(&[2, 8, 9], data, &texts), [0, 2, 3, 4]);
+        assert_eq!(texts_at(&[3, 7, 14], data, &texts), [2]);
+        assert_eq!(documents_at(&[2, 8, 9], &[0, 3, 3, 8, 9, 14]).rows(), [0, 3, 4]);
+    }
 
     /// Texts of letters with several forms: upper case, accents, and the sign for Kelvin.
     fn text(length: std::ops::Range<usize>) -> impl Strategy<Value = String> {

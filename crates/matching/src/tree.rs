@@ -5,6 +5,7 @@ mod element_leaves;
 mod element_words;
 mod equal_values;
 mod narrowing;
+mod nearness;
 mod residual;
 mod together;
 
@@ -234,24 +235,23 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
 
     /// Evaluates a leaf in the documents `within`, except for those already examined.
     pub(crate) fn seek(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<(), Error> {
-        let ready = &self.ready.leaves[leaf.0];
+        let (all, ready) = (self.ready, &self.ready.leaves[leaf.0]);
         let missing = match &self.found[leaf.0] {
-            // Words are searched in the whole chunk in one scan, and statistics need all of it.
-            None if matches!(ready.kind, LeafKind::Words(_)) && !ready.finds_documents => self.live,
+            // The plain form searches words in the whole chunk, wherever they are asked for.
+            None if matches!(ready.kind, LeafKind::Words(_)) && !all.paths.is_fast() => self.live,
             None => *within,
             Some(evaluated) => within.without(&evaluated.within),
         };
-        let all = self.ready;
         let is_known = self.found[leaf.0].is_some() && missing.is_empty();
         if is_known || self.ends() {
             return Ok(());
         }
+        // Leaves are in order.
+        let has = |leaves: &[LeafId]| leaves.binary_search(&leaf).is_ok();
+        if let Some(leaves) = all.words.iter().find(|leaves| has(leaves)) {
+            return self.seek_words(leaves, &missing);
+        }
         if self.found[leaf.0].is_none() {
-            // Leaves are in order.
-            let has = |leaves: &[LeafId]| leaves.binary_search(&leaf).is_ok();
-            if let Some(leaves) = all.words.iter().find(|leaves| has(leaves)) {
-                return self.seek_words(leaves);
-            }
             if let Some(ranges) = all.ranges.iter().find(|ranges| has(&ranges.leaves))
                 && self.seek_ranges(ranges, within)?
             {
@@ -263,17 +263,27 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
                 return Ok(());
             }
         }
+        self.seek_alone(leaf, missing)
+    }
+
+    /// Evaluates a leaf, and no others with it, in the documents `missing`, none of which was examined yet.
+    fn seek_alone(&mut self, leaf: LeafId, missing: DocumentBits) -> Result<(), Error> {
         let column = self.column(leaf, &missing)?;
-        let more = ready.find(column.as_ref(), &missing);
-        take(self.ready.plan, &mut self.taken, more.memory_bytes())?;
+        let found = self.ready.leaves[leaf.0].find(column.as_ref(), &missing);
+        take(self.ready.plan, &mut self.taken, found.memory_bytes())?;
+        self.add_found(leaf, missing, found);
+        Ok(())
+    }
+
+    /// Notes the matches of a leaf in the documents `within`, none of which was examined before.
+    fn add_found(&mut self, leaf: LeafId, within: DocumentBits, found: LeafOutcome) {
         match &mut self.found[leaf.0] {
             Some(evaluated) => {
-                evaluated.found.merge(more);
-                evaluated.within = evaluated.within.or(&missing);
+                evaluated.found.merge(found);
+                evaluated.within = evaluated.within.or(&within);
             }
-            none => *none = Some(EvaluatedLeaf { within: missing, found: more }),
+            none => *none = Some(EvaluatedLeaf { within, found }),
         }
-        Ok(())
     }
 
     fn column(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<Option<Column>, Error> {
@@ -369,7 +379,8 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         let (ready, mut all) = (self.ready, Vec::with_capacity(children.len()));
         alternatives(children, &mut all);
         self.seek_values(&all, within)?;
-        for child in all {
+        let joined = self.joined_elements(&mut all);
+        for child in all.into_iter().chain(&joined) {
             match child {
                 PlanNode::Leaf(leaf) if ready.leaves[leaf.0].finds_documents => {
                     let leaf = &ready.leaves[leaf.0];
@@ -415,42 +426,6 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             }
         }
         Ok(simplified(ResidualTree::And(residuals)))
-    }
-
-    fn near(
-        &mut self,
-        leaves: &[LeafId],
-        excluded: &[LeafId],
-        near: NearConstraint,
-        within: &DocumentBits,
-    ) -> Result<DocumentBits, Error> {
-        let mut all = *within;
-        for leaf in leaves {
-            all = self.look(*leaf, &all)?;
-        }
-        let Some(first) = leaves.first() else { return Ok(DocumentBits::NONE) };
-        if all.is_empty() {
-            return Ok(DocumentBits::NONE);
-        }
-        let key = ColumnKey::tokens(&self.ready.leaves[first.0].field.key.field);
-        let Some(Column::Tokens(tokens)) = self.window.column(&key, self.chunk)? else {
-            return Ok(DocumentBits::NONE);
-        };
-        for leaf in excluded {
-            self.seek(*leaf, &all)?;
-        }
-        let positions =
-            |leaves: &[LeafId]| leaves.iter().filter_map(|leaf| self.positions(*leaf)).collect::<Vec<_>>();
-        let (positions, excluded) = (positions(leaves), positions(excluded));
-        let mut bits = DocumentBits::NONE;
-        for document in all.iter() {
-            let here: Vec<&[u32]> = positions.iter().map(|positions| positions.of(document)).collect();
-            let not: Vec<&[u32]> = excluded.iter().map(|positions| positions.of(document)).collect();
-            if near.holds(&here, &not, tokens.document(document)) {
-                bits.set(document);
-            }
-        }
-        Ok(bits)
     }
 
     /// Documents with an element in which all of `child` holds.

@@ -162,22 +162,23 @@ impl ValueTest {
     /// after another in lines.
     fn matched_anywhere(&self, regex: &Regex, texts: &[&[u8]], buffer: &mut String) -> MatchedValues {
         let mut matches = vec![false; texts.len()];
-        let (mut lines, mut starts, mut of) = (String::new(), Vec::new(), Vec::new());
+        let (mut lines, mut starts, mut of): (Vec<u8>, Vec<usize>, Vec<usize>) = Default::default();
         for (index, text) in texts.iter().enumerate() {
-            match std::str::from_utf8(text) {
-                Ok(text) if text.is_ascii() => {
-                    of.push(index);
-                    starts.push(lines.len());
-                    lines.push_str(text);
-                    lines.push('\n');
-                }
-                Ok(text) => matches[index] = self.text(text, buffer).is_some(),
-                Err(_) => {}
+            if is_ascii(text) {
+                of.push(index);
+                starts.push(lines.len());
+                lines.extend_from_slice(text);
+                lines.push(b'\n');
+            } else if let Ok(text) = std::str::from_utf8(text) {
+                matches[index] = self.text(text, buffer).is_some();
             }
             if lines.len() > LINES_MAX || index + 1 == texts.len() {
                 let end = |line: usize| starts.get(line + 1).copied().unwrap_or(lines.len()) - 1;
                 let part = |line: usize| starts[line]..end(line);
-                matching_parts(regex, &lines, starts.len(), part, |line| matches[of[line]] = true);
+                // All of it is ASCII; it is checked at once.
+                if let Ok(all) = std::str::from_utf8(&lines) {
+                    matching_parts(regex, all, starts.len(), part, |line| matches[of[line]] = true);
+                }
                 lines.clear();
                 starts.clear();
                 of.clear();

@@ -288,6 +288,15 @@ impl ChunkPositions {
         &self.positions[start as usize..self.documents[at].1 as usize]
     }
 
+    /// Adds the number of occurrences in each document to `counts`, which has all documents of the chunk.
+    pub(crate) fn add_counts(&self, counts: &mut [u32]) {
+        let mut before = 0;
+        for (document, end) in &self.documents {
+            counts[usize::from(*document)] += end - before;
+            before = *end;
+        }
+    }
+
     /// Number of occurrences in each of the documents of `rows`.
     pub(crate) fn counts(&self, rows: &DocumentRows<'_>) -> Vec<u32> {
         // No branch depends on which documents have the words, so that common words cost no more than rare

@@ -97,6 +97,28 @@ pub(super) fn needs_leaf(node: &PlanNode) -> bool {
 }
 
 impl ChunkPass<'_, '_> {
+    /// Documents among `within` that have the words which a condition on an element needs, in any elements.
+    fn with_words(&mut self, node: &PlanNode, within: &DocumentBits) -> Result<DocumentBits, Error> {
+        if within.is_empty() {
+            return Ok(DocumentBits::NONE);
+        }
+        match node {
+            PlanNode::True | PlanNode::SameElement { .. } => Ok(*within),
+            PlanNode::False => Ok(DocumentBits::NONE),
+            PlanNode::Leaf(leaf) => self.look(*leaf, within),
+            PlanNode::Near { leaves, .. } => {
+                leaves.iter().try_fold(*within, |left, leaf| self.look(*leaf, &left))
+            }
+            PlanNode::And(children) => {
+                children.iter().try_fold(*within, |left, child| self.with_words(child, &left))
+            }
+            PlanNode::Or(children) => children
+                .iter()
+                .try_fold(DocumentBits::NONE, |any, child| Ok(any.or(&self.with_words(child, within)?))),
+            PlanNode::AndNot(first, _) | PlanNode::Rank(first, _) => self.with_words(first, within),
+        }
+    }
+
     /// Documents among `within` with an element in which the condition holds.
     pub(super) fn words_of_elements(
         &mut self,
@@ -105,9 +127,12 @@ impl ChunkPass<'_, '_> {
         within: &DocumentBits,
     ) -> Result<DocumentBits, Error> {
         let ready = self.ready;
-        let mut candidates = DocumentBits::NONE;
+        let candidates = self.with_words(words.child, within)?;
+        if candidates.is_empty() {
+            return Ok(DocumentBits::NONE);
+        }
         for leaf in &words.leaves {
-            candidates = candidates.or(&self.look(*leaf, within)?);
+            self.seek(*leaf, &candidates)?;
         }
         let key = &ready.leaves[words.leaves[0].0].field.key;
         let Some(Column::Tokens(tokens)) = self.window.column(key, self.chunk)? else {

@@ -5,17 +5,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use millrace_column::{Column, ColumnKey, ExecutionPaths};
+use millrace_document::EncodedLeafValues;
 use millrace_plan::{LeafId, NumberRange, Plan, PlanLeaf, Predicate, WordPattern};
 
 use super::{ChunkPass, EvaluatedLeaf, ReadyPlan, take};
 use crate::Error;
 use crate::bits::DocumentBits;
 use crate::leaf::ReadyLeaf;
+use crate::matched::{MatchedValue, MatchedValues};
 use crate::outcome::LeafOutcome;
 
 /// Minimum number of leaves for which one pass with a look-up of each value is faster than a pass for each:
 /// the bytes of a chunk are searched for a single value, and most documents are not read.
-const MANY_VALUES: usize = 8;
+pub(super) const MANY_VALUES: usize = 8;
 
 /// Leaves that ask for one value each of the same path.
 pub(super) struct ValueLeaves {
@@ -109,6 +111,16 @@ impl ValueLeaves {
     ) -> Option<Vec<LeafOutcome>> {
         let leaves: Vec<&ReadyLeaf> = self.leaves.iter().map(|leaf| &ready.leaves[leaf.0]).collect();
         self.any.find_asked(&leaves, &self.asking, column, within)
+    }
+
+    /// The values that any of the leaves asks for.
+    pub(super) fn matched(&self, values: &EncodedLeafValues<'_>) -> Option<MatchedValues> {
+        self.any.matched(values)
+    }
+
+    /// The leaves that ask for one of [`ValueLeaves::matched`].
+    pub(super) fn asking(&self, value: &MatchedValue) -> impl Iterator<Item = LeafId> {
+        self.asking[value.weight as usize].iter().map(|index| self.leaves[*index])
     }
 
     /// True if a leaf is one of them.

@@ -1,12 +1,14 @@
 //! Leaves that are searched together: many words of one field, values of one path, and many ranges of one
 //! field of whole numbers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_column::{CellKind, Column, ColumnKey, FixedColumn};
 use millrace_plan::{LeafId, PlanNode};
 
+use super::element_leaves::ElementLeaves;
+use super::element_words::ElementWords;
 use super::{ChunkPass, EvaluatedLeaf, ReadyPlan, take};
 use crate::Error;
 use crate::bits::DocumentBits;
@@ -118,22 +120,27 @@ impl RangeLeaves {
 }
 
 impl ChunkPass<'_, '_> {
-    /// Evaluates leaves of one word each, all of one field, in all live documents.
-    pub(super) fn seek_words(&mut self, leaves: &[LeafId]) -> Result<(), Error> {
-        let live = self.live;
+    /// Evaluates leaves of one word each, all of one field, in the documents `within`: those of the leaves
+    /// that were evaluated in none of these.
+    pub(super) fn seek_words(&mut self, leaves: &[LeafId], within: &DocumentBits) -> Result<(), Error> {
+        let is_new = |leaf: &LeafId| {
+            self.found[leaf.0].as_ref().is_none_or(|known| known.within.and(within).is_empty())
+        };
+        let leaves: Vec<LeafId> = leaves.iter().copied().filter(is_new).collect();
+        let Some(first) = leaves.first() else { return Ok(()) };
         let matchers: Vec<&WordMatcher> =
             leaves.iter().filter_map(|leaf| self.ready.leaves[leaf.0].single_word()).collect();
-        let found = match self.column(leaves[0], &live)? {
+        let found = match self.column(*first, within)? {
             Some(Column::Tokens(tokens)) => {
                 let (plan, taken) = (self.ready.plan, &mut self.taken);
                 let located = self.ready.reads_positions;
-                find_each(&matchers, &tokens, &live, located, &mut |bytes| take(plan, taken, bytes))?
+                find_each(&matchers, &tokens, within, located, &mut |bytes| take(plan, taken, bytes))?
             }
             _ => matchers.iter().map(|_| LeafOutcome::Positions(ChunkPositions::default())).collect(),
         };
         assert_eq!(found.len(), leaves.len(), "leaves that are searched together have one word each");
         for (leaf, found) in leaves.iter().zip(found) {
-            self.found[leaf.0] = Some(EvaluatedLeaf { within: live, found });
+            self.add_found(*leaf, *within, found);
         }
         Ok(())
     }
@@ -163,6 +170,49 @@ impl ChunkPass<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Takes conditions on one element out of the parts of a disjunction, where several on the elements of
+    /// one field are found by their values, and returns their disjunctions: one of them holds in an element
+    /// wherever there is an element in which any of them does.
+    pub(super) fn joined_elements(&self, parts: &mut Vec<&PlanNode>) -> Vec<PlanNode> {
+        if !self.ready.paths.is_fast() {
+            return Vec::new();
+        }
+        let mut groups: HashMap<(&str, &[u32]), Vec<usize>> = HashMap::new();
+        for (number, part) in parts.iter().enumerate() {
+            if let PlanNode::SameElement { field, child, elements } = part
+                && self.tests_values_of_elements(field, child, elements)
+            {
+                groups.entry((&**field, elements.as_slice())).or_default().push(number);
+            }
+        }
+        let several = groups.into_values().filter(|numbers| numbers.len() > 1);
+        let (mut joined, mut taken) = (Vec::new(), HashSet::new());
+        for numbers in several {
+            let children = numbers.iter().filter_map(|number| match parts[*number] {
+                PlanNode::SameElement { child, .. } => Some((**child).clone()),
+                _ => None,
+            });
+            let child = Box::new(PlanNode::Or(children.collect()));
+            if let PlanNode::SameElement { field, elements, .. } = parts[numbers[0]] {
+                let (field, elements) = (Arc::clone(field), elements.clone());
+                joined.push(PlanNode::SameElement { field, child, elements });
+            }
+            taken.extend(numbers);
+        }
+        let mut number = 0;
+        parts.retain(|_| {
+            number += 1;
+            !taken.contains(&(number - 1))
+        });
+        joined
+    }
+
+    /// True if a condition on an element is found by tests of single values, and not by positions of words.
+    fn tests_values_of_elements(&self, field: &str, child: &PlanNode, only: &[u32]) -> bool {
+        ElementLeaves::new(self.ready, field, child, only).is_some()
+            && ElementWords::new(self.ready, child).is_none()
     }
 
     /// Documents among `within` with any of these words of one field.

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millrace_column::View;
-use millrace_document::{DataType, DocumentValue};
+use millrace_document::{DataType, DocumentField, DocumentValue, StructType};
 use millrace_fixtures::{Fields, PlainView, field};
 use millrace_matching::{MatchedElements, RankingDemands, match_plan};
-use millrace_plan::{LeafId, Plan, PlanNode, Predicate, WordPattern};
+use millrace_plan::{LeafId, NumberRange, Plan, PlanNode, Predicate, WordPattern};
 use proptest::prelude::*;
 
 /// Indices of the documents with an element in which `near` holds. Words are separated by blanks, and those
@@ -120,6 +120,60 @@ proptest! {
     }
 }
 
+/// Conditions on a person: leaves 0 to 9 ask for a name, the others for an age or the beginning of a name.
+fn person_condition() -> impl Strategy<Value = PlanNode> {
+    let leaf = || (0..14_usize).prop_map(|leaf| PlanNode::Leaf(LeafId(leaf)));
+    prop_oneof![
+        leaf(),
+        prop::collection::vec(leaf(), 1..4).prop_map(PlanNode::And),
+        (leaf(), leaf()).prop_map(|(first, not)| PlanNode::AndNot(Box::new(first), vec![not])),
+        (leaf(), prop::collection::vec(leaf(), 1..3))
+            .prop_map(|(first, any)| PlanNode::And(vec![first, PlanNode::Or(any)])),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_of_many_conditions_on_elements_holds_as_each_by_itself(
+        documents in prop::collection::vec(prop::collection::vec((0..12_u8, 0..4_i32), 0..5), 1..40),
+        children in prop::collection::vec((person_condition(), prop::sample::select(vec![vec![], vec![1]])), 1..14),
+        is_negated in any::<bool>(),
+    ) {
+        let members = [("name", DataType::String), ("age", DataType::Int)];
+        let members = members.map(|(name, data_type)| DocumentField { name: name.into(), data_type });
+        let person = StructType { name: "person".into(), fields: members.into() };
+        let people = DataType::Array(Box::new(DataType::Struct(Arc::new(person))));
+        let schema = Arc::new(millrace_fixtures::schema("test", vec![field("people", people, false)]));
+        let name = |number: u8| format!("name{number}");
+        let value = |person: &(u8, i32)| {
+            let name = DocumentValue::String(name(person.0));
+            DocumentValue::Struct(vec![("name".into(), name), ("age".into(), DocumentValue::Int(person.1))])
+        };
+        let document = |people: &Vec<(u8, i32)>| {
+            (Fields::from([("people", DocumentValue::Array(people.iter().map(value).collect()))]), true)
+        };
+        let documents: Vec<(Fields, bool)> = documents.iter().map(document).collect();
+        let text = |pattern| ("people.name", Predicate::Value { pattern, cased: false });
+        let age = |low, high| ("people.age", Predicate::Number(NumberRange::Integer { low, high }));
+        let mut leaves: Vec<_> = (0..10).map(|number| text(WordPattern::Exact(name(number)))).collect();
+        leaves.extend([age(1, 2), age(3, 3), age(0, 9), text(WordPattern::Prefix("name1".to_owned()))]);
+        let of_child = |(child, elements)| PlanNode::SameElement {
+            field: "people".into(),
+            child: Box::new(child),
+            elements,
+        };
+        let any = PlanNode::Or(children.into_iter().map(of_child).collect());
+        let root = match is_negated {
+            true => PlanNode::AndNot(Box::new(PlanNode::True), vec![any]),
+            false => any,
+        };
+        let plan = millrace_fixtures::plan(&schema, root, leaves);
+        let view = millrace_fixtures::view(&schema, &documents, 100);
+        let fast = matched(&plan, &view);
+        prop_assert_eq!(fast, matched(&plan, &PlainView(view)), "{:#?}", plan.root);
+    }
+}
+
 /// A plan for the words `a` and `b` near each other and far from `z`, in elements with a gap or without.
 fn near_plan(distance: u32, exclusion_distance: u32, ordered: bool, gap: Option<u32>) -> Plan {
     let notes = field("notes", DataType::Array(Box::new(DataType::String)), true);
@@ -178,5 +232,43 @@ proptest! {
         let view = millrace_fixtures::view(&plan.schema, &[(document, true)], 1);
         let texts = texts.join("|");
         prop_assert_eq!(!matched(&plan, &view).is_empty(), !shown(&plan, &texts).is_empty(), "{}", texts);
+    }
+}
+
+proptest! {
+    #[test]
+    fn texts_of_an_array_match_by_their_parts_as_each_by_itself(
+        documents in prop::collection::vec(
+            (prop::collection::vec("[abkAÉ\u{212A} ]{0,6}", 0..4), 0..8_i32), 1..60,
+        ),
+        part in "[abk]{2,3}",
+        shape in 0..4_usize,
+        cased in any::<bool>(),
+        dates in prop::sample::select(vec![0, 3, 8]),
+    ) {
+        let fields = vec![
+            field("lines", DataType::Array(Box::new(DataType::String)), false),
+            field("date", DataType::Int, false),
+        ];
+        let schema = Arc::new(millrace_fixtures::schema("test", fields));
+        let document = |(lines, date): &(Vec<String>, i32)| {
+            let lines = lines.iter().map(|line| DocumentValue::String(line.clone())).collect();
+            let lines = ("lines", DocumentValue::Array(lines));
+            (Fields::from([lines, ("date", DocumentValue::Int(*date))]), true)
+        };
+        let documents: Vec<(Fields, bool)> = documents.iter().map(document).collect();
+        let pattern = match shape {
+            0 => WordPattern::Regex(format!("{part}[ak]?")),
+            1 => WordPattern::Regex(format!("^a?{part}")),
+            2 => WordPattern::Substring(part),
+            _ => WordPattern::Suffix(part),
+        };
+        let date = Predicate::Number(NumberRange::Integer { low: 0, high: dates - 1 });
+        let leaves = vec![("lines", Predicate::Value { pattern, cased }), ("date", date)];
+        let root = PlanNode::And(vec![PlanNode::Leaf(LeafId(0)), PlanNode::Leaf(LeafId(1))]);
+        let plan = millrace_fixtures::plan(&schema, root, leaves);
+        let view = millrace_fixtures::view(&schema, &documents, 100);
+        let fast = matched(&plan, &view);
+        prop_assert_eq!(fast, matched(&plan, &PlainView(view)), "{:?}", plan.leaves);
     }
 }

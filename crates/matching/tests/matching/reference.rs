@@ -531,6 +531,10 @@ proptest! {
                 expected.push(place);
             }
         }
+        // Words of which no statistics are asked for are searched only in the documents that are left.
+        let unstated = RankingDemands { statistics: false, ..demands };
+        let without = match_plan(&plan, &view, unstated, &|| false).unwrap();
+        prop_assert_eq!(format!("{:?}", without.chunks), format!("{:?}", matches.chunks), "{:#?}", plan.root);
         for demands in [demands, RankingDemands::default()] {
             let matches = match_plan(&plan, &view, demands, &|| false).unwrap();
             let found = matches.chunks.iter().flat_map(|of_chunk| {

@@ -8,7 +8,7 @@ use millrace_tensor::{CellType, DimensionKind, Tensor, TensorBuilder, TensorDime
 use super::bm25::{Bm25Weights, weigh};
 use super::lengths::FieldWords;
 use super::stored_tensors::TensorsBuilder;
-use super::term::{LeafPositions, count, term, terms_of};
+use super::term::{DocumentLeaf, count, each_document, term, terms_of};
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
 };
@@ -140,39 +140,34 @@ impl RankFeature for ElementwiseBm25 {
         let terms = weigh(request, self.field.name());
         let norm = self.weights.norm(self.weights.average_element_length());
         let words = self.field.bind(request);
+        let leaves: Vec<LeafId> = terms.iter().map(|(found, _)| found.leaf).collect();
+        let (mut lengths, mut ends) = (Vec::new(), Vec::new());
+        // Elements of one document, each with the score of a term.
+        let mut scores: Vec<(usize, f64)> = Vec::new();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
-            let mut lists: Vec<(LeafPositions<'_>, f64)> = terms
-                .iter()
-                .map(|(found, rarity)| (LeafPositions::of(chunk.matches.leaf(found.leaf)), *rarity))
-                .collect();
-            let (mut lengths, mut ends) = (Vec::new(), Vec::new());
-            let mut found: Vec<(&[u32], f64)> = Vec::new();
-            let mut scores: Vec<(usize, f64)> = Vec::new();
-            let mut tensors = TensorsBuilder::new(self.tensor_type.cell());
-            for (_, document) in chunk.documents() {
-                found.clear();
-                let positions =
-                    lists.iter_mut().map(|(list, rarity)| (list.next().unwrap_or_default(), *rarity));
-                found.extend(positions.filter(|(positions, _)| !positions.is_empty()));
-                if !found.is_empty() {
-                    words.element_lengths(chunk, document, &mut lengths);
-                    element_ends(&lengths, &mut ends);
-                    for (positions, rarity) in &found {
-                        each_element(positions, &ends, |element, count| {
-                            let length = lengths.get(element).map_or(0.0, |length| f64::from(*length));
-                            scores.push((element, self.weights.score(*rarity, count, norm(length))));
-                        });
-                    }
-                    // The scores of an element stay in the order of the terms.
-                    scores.sort_by_key(|(element, _)| *element);
-                    for of_element in scores.chunk_by(|a, b| a.0 == b.0) {
-                        tensors.number_label(of_element[0].0);
-                        tensors.cell(of_element.iter().fold(0.0, |sum, (_, score)| sum + score));
-                    }
-                    scores.clear();
+            let (mut tensors, mut ended) = (TensorsBuilder::new(self.tensor_type.cell()), 0);
+            each_document(chunk.matches, &leaves, |row, found| {
+                // Documents between have no cells.
+                (ended..row).for_each(|_| tensors.end_document());
+                ended = row + 1;
+                words.element_lengths(chunk, usize::from(chunk.matches.documents[row]), &mut lengths);
+                element_ends(&lengths, &mut ends);
+                for DocumentLeaf { number, positions } in found {
+                    each_element(positions, &ends, |element, count| {
+                        let length = lengths.get(element).map_or(0.0, |length| f64::from(*length));
+                        scores.push((element, self.weights.score(terms[*number].1, count, norm(length))));
+                    });
                 }
+                // The scores of an element stay in the order of the terms.
+                scores.sort_by_key(|(element, _)| *element);
+                for of_element in scores.chunk_by(|a, b| a.0 == b.0) {
+                    tensors.number_label(of_element[0].0);
+                    tensors.cell(of_element.iter().fold(0.0, |sum, (_, score)| sum + score));
+                }
+                scores.clear();
                 tensors.end_document();
-            }
+            });
+            (ended..chunk.len()).for_each(|_| tensors.end_document());
             *values = FeatureValues::Stored(tensors.finish());
         }))
     }

@@ -10,7 +10,8 @@ use super::boost::{BoostTable, of_rank_type};
 use super::lengths::{BoundWords, FieldWords, WeightedWords};
 use super::proximity::NativeProximity;
 use super::term::{
-    LeafPositions, count, is_positioned, match_weight, positioned_terms_of, significance, terms_of, weight,
+    LeafPositions, each_match, is_positioned, match_weight, positioned_terms_of, significance, terms_of,
+    weight,
 };
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
@@ -164,16 +165,10 @@ impl RankFeature for NativeFieldMatch {
                     lengths.fill(length);
                 }
                 for (leaf, importance) in terms {
-                    let found = chunk.matches.leaf(*leaf);
-                    for (document, (out, positions)) in
-                        out.iter_mut().zip(LeafPositions::of(found)).enumerate()
-                    {
-                        let count = count(found, document);
-                        if count > 0 {
-                            let first = positions.first().copied().unwrap_or_default();
-                            *out += importance * field.boost(first, count, lengths[document]);
-                        }
-                    }
+                    each_match(chunk.matches.leaf(*leaf), |document, count, positions| {
+                        let first = positions.first().copied().unwrap_or_default();
+                        out[document] += importance * field.boost(first, count, lengths[document]);
+                    });
                 }
             }
             if divisor != 0.0 {
@@ -220,11 +215,11 @@ impl RankFeature for NativeAttributeMatch {
             let out = values.numbers(chunk.len(), 0.0);
             for (field, leaf, importance) in &searched {
                 let found = chunk.matches.leaf(*leaf);
-                for (document, out) in out.iter_mut().enumerate() {
+                each_match(found, |document, _, _| {
                     if let Some(weight) = match_weight(found, document) {
-                        *out += importance * weight.signum() * field.table.at(weight.abs() as usize);
+                        out[document] += importance * weight.signum() * field.table.at(weight.abs() as usize);
                     }
-                }
+                });
             }
             if divisor != 0.0 {
                 out.iter_mut().for_each(|score| *score /= divisor);

@@ -3,13 +3,13 @@
 use millrace_column::ColumnKey;
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::RankingDemands;
+use millrace_matching::{LeafMatches, RankingDemands};
 use millrace_plan::{LeafId, Plan, TermId};
 use millrace_schema::SchemaField;
 
 use super::boost::BoostTable;
 use super::native::{fields, is_index, table, table_max};
-use super::term::{FieldTerm, LeafPositions, connectedness, positioned_terms_of, significance, weight};
+use super::term::{FieldTerm, connectedness, each_match, positioned_terms_of, significance, weight};
 use super::{
     ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
     RankFeature,
@@ -90,7 +90,8 @@ fn element_gap(setup: &FeatureSetup<'_>, feature: &str, field: &str) -> Result<E
 /// Two terms of a field, and the value of their proximity.
 struct TermPair<'q> {
     field: &'q ProximityField,
-    leaves: (LeafId, LeafId),
+    /// Numbers of the terms; the first ascends from pair to pair.
+    terms: (usize, usize),
     importance: f64,
     elements: Option<TextElements>,
 }
@@ -112,7 +113,7 @@ impl RankFeature for NativeProximity {
         let (plan, matches) = (request.plan, request.matches);
         let importance = |id: TermId| significance(plan, matches, id) * weight(plan, id);
         let mut divisor = 0.0;
-        let mut pairs = Vec::new();
+        let (mut pairs, mut leaves): (Vec<TermPair<'q>>, Vec<LeafId>) = Default::default();
         for field in &self.fields {
             let terms = positioned_terms_of(request, &field.name);
             let elements =
@@ -124,29 +125,38 @@ impl RankFeature for NativeProximity {
                         ElementGap::Infinite => None,
                     },
                 });
+            let first = leaves.len();
+            leaves.extend(terms.iter().map(|found| found.leaf));
             for (i, a) in terms.iter().enumerate() {
                 for (distance, b) in terms[i + 1..].iter().take(self.window.saturating_sub(1)).enumerate() {
                     let connected = weakest(plan, &terms[i + 1..i + 2 + distance]) / (distance + 1) as f64;
                     let importance = field.weight * connected * (importance(a.term) + importance(b.term));
                     divisor += importance * field.max;
                     if !field.is_values {
-                        pairs.push(TermPair { field, leaves: (a.leaf, b.leaf), importance, elements });
+                        let terms = (first + i, first + i + 1 + distance);
+                        pairs.push(TermPair { field, terms, importance, elements });
                     }
                 }
             }
         }
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
             let out = values.numbers(chunk.len(), 0.0);
-            for TermPair { field, leaves, importance, elements } in &pairs {
-                let first = LeafPositions::of(chunk.matches.leaf(leaves.0));
-                let second = LeafPositions::of(chunk.matches.leaf(leaves.1));
+            let mut lists: Vec<Option<MatchedPositions<'_>>> = leaves.iter().map(|_| None).collect();
+            for TermPair { field, terms, importance, elements } in &pairs {
+                for term in [terms.0, terms.1] {
+                    let list = || matched_positions(chunk.matches.leaf(leaves[term]));
+                    lists[term].get_or_insert_with(list);
+                }
+                if let Some(before) = terms.0.checked_sub(1) {
+                    // It is in no pair any more.
+                    lists[before] = None;
+                }
+                let (Some(first), Some(second)) = (&lists[terms.0], &lists[terms.1]) else { continue };
                 let tokens = elements.and_then(|elements| Some((elements, chunk.tokens(elements.tokens)?)));
-                for ((out, (_, document)), (a, b)) in
-                    out.iter_mut().zip(chunk.documents()).zip(first.zip(second))
-                {
+                for_both(first, second, |row, a, b| {
                     let (forward, reverse) = match tokens {
                         Some((elements, tokens)) => {
-                            let text = tokens.document(document);
+                            let text = tokens.document(usize::from(chunk.matches.documents[row]));
                             let distance = |from, to| text.distance(from, to, elements.gap);
                             (nearest(a, b, distance), nearest(b, a, distance))
                         }
@@ -155,15 +165,45 @@ impl RankFeature for NativeProximity {
                     let near = |table: &BoostTable, distance: Option<u32>| {
                         distance.map_or(0.0, |distance| table.at((distance as usize).saturating_sub(1)))
                     };
-                    *out += importance
+                    out[row] += importance
                         * (field.importance * near(&field.forward, forward)
                             + (1.0 - field.importance) * near(&field.reverse, reverse));
-                }
+                });
             }
             if divisor != 0.0 {
                 out.iter_mut().for_each(|score| *score /= divisor);
             }
         }))
+    }
+}
+
+/// The documents with positions of a term, ascending, each with these.
+type MatchedPositions<'a> = Vec<(usize, &'a [u32])>;
+
+fn matched_positions(found: &LeafMatches) -> MatchedPositions<'_> {
+    let mut matched = Vec::new();
+    each_match(found, |document, _, positions| {
+        if !positions.is_empty() {
+            matched.push((document, positions));
+        }
+    });
+    matched
+}
+
+/// Calls `each` with the documents that both terms have positions in, and with these.
+fn for_both(a: &[(usize, &[u32])], b: &[(usize, &[u32])], mut each: impl FnMut(usize, &[u32], &[u32])) {
+    let mut rest = b;
+    for &(document, positions) in a {
+        while let [(other, _), after @ ..] = rest
+            && *other < document
+        {
+            rest = after;
+        }
+        if let Some(&(other, others)) = rest.first()
+            && other == document
+        {
+            each(document, positions, others);
+        }
     }
 }
 

@@ -32,6 +32,12 @@ pub(super) struct SegmentTerm<'s> {
     pub significance: f64,
 }
 
+impl SegmentTerm<'_> {
+    /// A term that the field lacks, or several in sequence: they are one gap in the query.
+    pub const ABSENT: SegmentTerm<'static> =
+        SegmentTerm { positions: &[], connectedness: CONNECTEDNESS, weight: 0.0, significance: 0.0 };
+}
+
 /// Totals of a segmentation up to the current term.
 #[derive(Debug)]
 pub(super) struct FieldSegmentation {
@@ -374,6 +380,17 @@ mod tests {
         let field = format!("b {0}a {0}x b c", "x ".repeat(11));
         check("a b c", &field, 0, (3, 2, 2, 0, 1.0));
         check("a b c", &field, 1, (3, 2, 2, 0, 1.0));
+    }
+
+    #[test]
+    fn terms_in_sequence_that_the_field_lacks_are_as_one() {
+        for absent in ["y", "y y", "y y y y"] {
+            check(&format!("a {absent} b"), "a b", 10_000, (2, 1, 1, 1, 1.0));
+            check(&format!("{absent} a b"), "a b", 10_000, (2, 1, 2, 0, 1.0));
+            check(&format!("a b {absent}"), "a b", 10_000, (2, 1, 2, 0, 1.0));
+            check(&format!("a {absent} b"), "x x x x x x x x x a b", 10_000, (2, 2, 1, 0, 0.0));
+            check(&format!("a {absent}"), "x x x x x x x x x x x x a", 10_000, (1, 1, 1, 0, 0.0));
+        }
     }
 
     #[test]

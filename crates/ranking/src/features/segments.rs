@@ -9,7 +9,7 @@ use millrace_plan::{LeafId, Plan, Predicate, TermId};
 use super::lengths::{DocumentElements, ElementBoundaries};
 use super::segmentation::{CONNECTEDNESS, FieldSegmentation, SegmentTerm, Settings};
 use super::term::{
-    FieldTerm, LeafPositions, connectedness, count, leaf, positioned_terms_of, significance, weight,
+    DocumentLeaf, FieldTerm, connectedness, each_document, leaf, positioned_terms_of, significance, weight,
 };
 use super::{
     ClosureExecutor, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues, RankFeature,
@@ -195,56 +195,71 @@ impl RankFeature for FieldMatch {
         let query = FieldQuery::new(request, &self.field);
         let connectedness: Vec<f64> =
             query.terms.iter().map(|term| connectedness(request.plan, term.term)).collect();
+        let average_connectedness = average(&connectedness);
         let shape = self.shape.bind(&self.field, request);
-        // Positions of each word in one document.
-        let mut positions: Vec<Vec<u32>> = vec![Vec::new(); query.terms.len()];
+        // All leaves, each with the number of its term.
+        let of_term = |(number, term): (usize, &QueryTerm)| {
+            term.leaves.iter().map(move |leaf| (*leaf, number)).collect::<Vec<_>>()
+        };
+        let (leaves, of): (Vec<LeafId>, Vec<usize>) =
+            query.terms.iter().enumerate().flat_map(of_term).unzip();
+        // Positions of each term that matches one document.
+        let mut positions: Vec<Vec<u32>> = Vec::new();
         Box::new(ClosureExecutor(move |chunk: &FeatureChunk<'_>, values: &mut FeatureValues| {
-            let list = |leaf: &LeafId| LeafPositions::of(chunk.matches.leaf(*leaf));
-            let mut lists: Vec<Vec<LeafPositions<'_>>> =
-                query.terms.iter().map(|term| term.leaves.iter().map(list).collect()).collect();
             let out = values.numbers(chunk.len(), 0.0);
-            for ((document, place), out) in chunk.documents().zip(out) {
-                for ((list, term), positions) in lists.iter_mut().zip(&query.terms).zip(&mut positions) {
-                    positions.clear();
-                    let all = list.iter_mut().flat_map(|list| list.next().unwrap_or_default());
-                    positions.extend(all.map(|at| at + term.offset));
-                    if term.leaves.len() > 1 {
-                        positions.sort_unstable();
-                        positions.dedup();
+            each_document(chunk.matches, &leaves, |document, found| {
+                let same_term =
+                    |one: &DocumentLeaf<'_>, other: &DocumentLeaf<'_>| of[one.number] == of[other.number];
+                for (matched, found) in found.chunk_by(same_term).enumerate() {
+                    if positions.len() == matched {
+                        positions.push(Vec::new());
+                    }
+                    let (term, here) = (&query.terms[of[found[0].number]], &mut positions[matched]);
+                    here.clear();
+                    here.extend(found.iter().flat_map(|leaf| leaf.positions).map(|at| at + term.offset));
+                    if found.len() > 1 {
+                        here.sort_unstable();
+                        here.dedup();
                     }
                 }
-                let terms = query.terms.iter().zip(&positions).zip(&connectedness);
-                let terms: Vec<SegmentTerm<'_>> = terms
-                    .map(|((term, positions), connectedness)| SegmentTerm {
-                        positions,
-                        connectedness: *connectedness,
-                        weight: term.weight,
-                        significance: term.significance,
-                    })
-                    .collect();
-                let is_found = |leaf: &LeafId| count(chunk.matches.leaf(*leaf), document) > 0;
-                let without = query
-                    .terms
-                    .iter()
-                    .zip(&terms)
-                    .filter(|(term, here)| here.positions.is_empty() && term.leaves.iter().any(is_found));
-                let elements = shape.elements(chunk, place);
+                // The terms that match; those between that do not are one, which is as good as several.
+                let (mut terms, mut degraded) = (Vec::with_capacity(2 * found.len() + 1), Vec::new());
+                let mut next = 0;
+                for (found, here) in found.chunk_by(same_term).zip(&positions) {
+                    let number = of[found[0].number];
+                    let QueryTerm { weight, significance, .. } = query.terms[number];
+                    let connectedness = connectedness[number];
+                    let term = SegmentTerm { positions: here, connectedness, weight, significance };
+                    if here.is_empty() {
+                        degraded.push(term);
+                        continue;
+                    }
+                    if number > next {
+                        terms.push(SegmentTerm::ABSENT);
+                    }
+                    terms.push(term);
+                    next = number + 1;
+                }
+                if next < query.terms.len() {
+                    terms.push(SegmentTerm::ABSENT);
+                }
+                let elements = shape.elements(chunk, usize::from(chunk.matches.documents[document]));
                 let longest = elements.longest(terms.iter().flat_map(|here| here.positions.iter().copied()));
                 let settings = &self.parameters.segmentation;
                 let metrics = SegmentMetrics {
                     query: &query,
                     parameters: &self.parameters,
                     segmentation: FieldSegmentation::best(settings, &terms, elements.words()),
-                    degraded: without.map(|(_, here)| *here).collect(),
-                    average_connectedness: average(&connectedness),
+                    degraded,
+                    average_connectedness,
                     terms: &terms,
                     elements: &elements,
                     length: f64::from(longest),
                 };
                 if metrics.matches() > 0.0 {
-                    *out = (self.output)(&metrics);
+                    out[document] = (self.output)(&metrics);
                 }
-            }
+            });
         }))
     }
 }

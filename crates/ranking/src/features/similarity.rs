@@ -4,10 +4,11 @@ use millrace_column::ColumnKey;
 use millrace_document::DataType;
 use millrace_expression::{EvaluationScratch, FeatureName};
 use millrace_matching::RankingDemands;
+use millrace_plan::LeafId;
 
 use super::lengths::{BoundWords, FieldWords, element_weights};
 use super::similarity_output::OutputFormula;
-use super::term::{FieldTerm, LeafPositions, positioned_terms_of, weight};
+use super::term::{DocumentLeaf, FieldTerm, each_document, positioned_terms_of, weight};
 use super::{
     ClosureExecutor, ColumnSlot, FeatureChunk, FeatureExecutor, FeatureRequest, FeatureSetup, FeatureValues,
     RankFeature,
@@ -243,24 +244,24 @@ impl ElementSimilarity {
         work: &mut SimilarityScratch,
         out: &mut [f64],
     ) {
-        let mut lists: Vec<LeafPositions<'_>> =
-            terms.iter().map(|found| LeafPositions::of(chunk.matches.leaf(found.leaf))).collect();
+        let leaves: Vec<LeafId> = terms.iter().map(|found| found.leaf).collect();
         let mut occurrences = Vec::new();
         let mut measured = MeasuredRows::default();
         let is_whole = matches!(self.kind, SimilarityKind::Text);
         if is_whole {
             words.lengths(chunk, &mut work.lengths);
         }
-        for (at, document) in chunk.documents() {
+        each_document(chunk.matches, &leaves, |at, found| {
             occurrences.clear();
-            for (term, list) in (0..).zip(&mut lists) {
-                let positions = list.next().unwrap_or_default();
+            for DocumentLeaf { number, positions } in found {
+                let term = *number as u32;
                 occurrences.extend(positions.iter().map(|position| TermOccurrence::new(*position, term)));
             }
             if occurrences.is_empty() {
-                continue;
+                return;
             }
             occurrences.sort_unstable();
+            let document = usize::from(chunk.matches.documents[at]);
             let set = elements
                 .and_then(|slot| chunk.column(slot))
                 .and_then(|column| chunk.value(column, &self.data_type, document));
@@ -279,7 +280,7 @@ impl ElementSimilarity {
                     out[at] = self.of(at, &occurrences, weights, weights_of_elements, work);
                 }
             }
-        }
+        });
         if let SimilarityKind::Elements(formula) = &self.kind {
             measured.combine(formula, work, out);
         }

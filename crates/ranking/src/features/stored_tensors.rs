@@ -84,7 +84,7 @@ pub(crate) struct TensorsBuilder {
 }
 
 impl TensorsBuilder {
-    /// No tensors, of this cell type.
+    /// Creates a builder without tensors, which have cells of this type.
     pub fn new(cell: CellType) -> Self {
         TensorsBuilder {
             cell,

@@ -122,6 +122,95 @@ pub(crate) fn match_weight(found: &LeafMatches, document: usize) -> Option<f64> 
     }
 }
 
+/// Calls `each` with the documents that a leaf matches, ascending: the index, the number of matches
+/// ([`count`]), and the positions, if it has any. Documents without matches are passed over several at a
+/// time.
+pub(crate) fn each_match<'a>(found: &'a LeafMatches, mut each: impl FnMut(usize, u32, &'a [u32])) {
+    /// Number of documents that are looked at together.
+    const TOGETHER: usize = 16;
+    match found {
+        LeafMatches::None => {}
+        LeafMatches::Words(occurrences) => {
+            let mut rest = occurrences.positions.as_slice();
+            for (block, counts) in occurrences.counts.chunks(TOGETHER).enumerate() {
+                if counts.iter().fold(0, |any, count| any | count) == 0 {
+                    continue;
+                }
+                for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+                    let (here, after) = rest.split_at((*count as usize).min(rest.len()));
+                    rest = after;
+                    each(block * TOGETHER + at, *count, here);
+                }
+            }
+        }
+        LeafMatches::Matched(matched) => {
+            let matched = matched.iter().enumerate().filter(|(_, matched)| **matched);
+            // A match of the whole value: one word, at position 0.
+            matched.for_each(|(document, _)| each(document, 1, &[0]));
+        }
+        LeafMatches::Weights(weights) => {
+            let weighed = weights.iter().enumerate().filter(|(_, weight)| weight.is_some());
+            weighed.for_each(|(document, _)| each(document, 1, &[]));
+        }
+        LeafMatches::Distances(distances) => {
+            let near = distances.iter().enumerate().filter(|(_, distance)| distance.is_finite());
+            near.for_each(|(document, _)| each(document, 1, &[]));
+        }
+    }
+}
+
+/// A leaf that matches a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DocumentLeaf<'a> {
+    /// Its number among the leaves that were asked about.
+    pub number: usize,
+    pub positions: &'a [u32],
+}
+
+/// Calls `each` with each document that any of the leaves matches, ascending: the index, and the leaves that
+/// match it, in their order. So the time grows with the matches, and not with the leaves of each document.
+pub(crate) fn each_document<'a>(
+    matches: &'a ChunkMatches,
+    leaves: &[LeafId],
+    mut each: impl FnMut(usize, &[DocumentLeaf<'a>]),
+) {
+    /// Number of matches from which on the documents are gone through in parts, to bound the memory.
+    const MATCHES_MAX: usize = 1 << 17;
+    let mut counts = vec![0; matches.documents.len()];
+    for leaf in leaves {
+        each_match(matches.leaf(*leaf), |document, _, _| counts[document] += 1);
+    }
+    let mut from = 0;
+    while from < counts.len() {
+        // The places of the leaves of each document: first where they start, at last where they end.
+        let (mut places, mut all) = (Vec::new(), 0);
+        for count in &counts[from..] {
+            if all > 0 && all + count > MATCHES_MAX {
+                break;
+            }
+            places.push(all);
+            all += count;
+        }
+        let mut found = vec![DocumentLeaf { number: 0, positions: &[] }; all];
+        for (number, leaf) in leaves.iter().enumerate() {
+            each_match(matches.leaf(*leaf), |document, _, positions| {
+                if let Some(place) = document.checked_sub(from).and_then(|at| places.get_mut(at)) {
+                    found[*place] = DocumentLeaf { number, positions };
+                    *place += 1;
+                }
+            });
+        }
+        let mut start = 0;
+        for (document, end) in (from..).zip(&places) {
+            if start < *end {
+                each(document, &found[start..*end]);
+            }
+            start = *end;
+        }
+        from += places.len();
+    }
+}
+
 /// Positions of a leaf's occurrences, one document after another.
 pub(crate) struct LeafPositions<'a> {
     counts: OccurrenceCounts<'a>,
@@ -200,5 +289,81 @@ impl<'a> TermPositions<'a> {
             here.dedup();
         }
         &self.here
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_matching::WordOccurrences;
+
+    use super::*;
+
+    /// Matches of leaves of words, in documents that have so many occurrences of each.
+    fn matches(counts: &[Vec<u32>]) -> ChunkMatches {
+        let documents = counts.first().map_or(0, Vec::len) as u16;
+        let leaf = |counts: &Vec<u32>| {
+            let positions = counts.iter().flat_map(|count| 0..*count).collect();
+            LeafMatches::Words(WordOccurrences { counts: counts.clone(), positions })
+        };
+        ChunkMatches {
+            chunk: 0,
+            documents: (0..documents).collect(),
+            leaves: counts.iter().map(leaf).collect(),
+        }
+    }
+
+    #[test]
+    fn documents_have_the_leaves_that_match_them() {
+        let count = |leaf: u32, document: u32| (leaf * 7 + document * 5) % 11 / 8;
+        // With so many leaves the documents are gone through in parts.
+        for (leaves, documents) in [(3, 40), (3, 0), (1000, 600)] {
+            let counts: Vec<Vec<u32>> = (0..leaves)
+                .map(|leaf| (0..documents).map(|document| count(leaf, document)).collect())
+                .collect();
+            let matches = matches(&counts);
+            let ids: Vec<LeafId> = (0..counts.len()).map(LeafId).collect();
+            let mut lists: Vec<_> = matches.leaves.iter().map(LeafPositions::of).collect();
+            let mut expected = Vec::new();
+            for document in 0..documents as usize {
+                let here = lists.iter_mut().map(|list| list.next().unwrap_or_default()).enumerate();
+                let here: Vec<DocumentLeaf<'_>> = here
+                    .filter(|(_, positions)| !positions.is_empty())
+                    .map(|(number, positions)| DocumentLeaf { number, positions })
+                    .collect();
+                if !here.is_empty() {
+                    expected.push((document, here));
+                }
+            }
+            let mut found = Vec::new();
+            each_document(&matches, &ids, |document, here| found.push((document, here.to_vec())));
+            assert_eq!(found, expected, "{leaves} leaves, {documents} documents");
+        }
+    }
+
+    #[test]
+    fn matches_of_each_kind_are_those_of_each_document() {
+        let mut counts = vec![0; 100];
+        [(3, 2), (15, 1), (16, 1), (99, 4)]
+            .into_iter()
+            .for_each(|(document, count)| counts[document] = count);
+        let positions = (0..8).collect();
+        let kinds = [
+            LeafMatches::None,
+            LeafMatches::Matched(counts.iter().map(|count| *count > 0).collect()),
+            LeafMatches::Words(WordOccurrences { counts: counts.clone(), positions }),
+            LeafMatches::Words(WordOccurrences { counts: counts.clone(), positions: Vec::new() }),
+            LeafMatches::Weights(counts.iter().map(|count| (*count > 0).then_some(7)).collect()),
+            LeafMatches::Distances(
+                counts.iter().map(|count| if *count > 0 { 0.5 } else { f64::INFINITY }).collect(),
+            ),
+        ];
+        for kind in &kinds {
+            let mut found = Vec::new();
+            each_match(kind, |document, count, positions| found.push((document, count, positions)));
+            let each = (0..100).zip(LeafPositions::of(kind));
+            let each = each.map(|(document, positions)| (document, count(kind, document), positions));
+            let expected: Vec<(usize, u32, &[u32])> = each.filter(|(_, count, _)| *count > 0).collect();
+            assert_eq!(found, expected, "{kind:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use millrace_column::{ColumnKey, ColumnValue};
 use millrace_document::DataType;
 use millrace_expression::FeatureName;
-use millrace_matching::{RankingDemands, SingleValueReader};
+use millrace_matching::{LeafMatches, RankingDemands, SingleValueReader};
 use millrace_plan::{LeafId, PlanLeaf, TermId};
 
 use super::lengths::{WeightedWords, element_weights};
@@ -129,6 +129,10 @@ impl RankFeature for CountedTerms {
             let out = values.numbers(chunk.len(), missing);
             for (FieldTerm { leaf, .. }, has_positions) in &terms {
                 let found = chunk.matches.leaf(*leaf);
+                // Of many words, most are in no document of a chunk.
+                if matches!(found, LeafMatches::None) {
+                    continue;
+                }
                 let mut positions = LeafPositions::of(found);
                 for (document, out) in out.iter_mut().enumerate() {
                     let (count, positions) = (count(found, document), positions.next().unwrap_or_default());
