@@ -38,5 +38,6 @@ mod streamed_aggregations;
 mod tables;
 mod templates;
 mod types;
+mod update_scripts;
 mod validation;
 mod vectors;
