@@ -155,6 +155,19 @@ const HEALTH: &[&str] = &[
     "wait_for_status",
 ];
 
+/// Groups of figures and their parts: those that are not there have none.
+const INDEX_FIGURES: &[&str] = &[
+    "completion_fields",
+    "fielddata_fields",
+    "fields",
+    "forbid_closed_indices",
+    "groups",
+    "include_segment_file_sizes",
+    "include_unloaded_segments",
+    "level",
+    "types",
+];
+
 const MERGE: &[&str] = &[
     "flush",
     "force",
@@ -180,6 +193,9 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
         ("_msearch", _) => vec![MULTI_SEARCH, NAMES],
         ("_field_caps", _) => vec![NAMES, FIELD_CAPS],
         ("_analyze" | "_migration" | "_resolve", _) => vec![NAMES],
+        ("_explain", _) => vec![GET, SHOWN, TEXT_QUERY],
+        ("_terms_enum", _) => vec![NAMES],
+        ("_stats", _) => vec![NAMES, INDEX_FIGURES],
         ("_validate", _) => vec![NAMES, TEXT_QUERY, &["all_shards", "explain", "rewrite"]],
         ("_delete_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY],
         ("_update_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY, &["pipeline"]],
@@ -203,6 +219,7 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
             vec![ADMIN, SETTINGS, &["cause", "create", "order", "summary"]]
         }
         ("_cluster", Some("health")) => vec![NAMES, ADMIN, HEALTH],
+        ("_cluster", Some("state")) => vec![NAMES, ADMIN, SETTINGS],
         ("_cluster", _) => vec![ADMIN, SETTINGS],
         ("_cat", _) => vec![NAMES, ADMIN, CAT],
         ("_nodes", _) => vec![ADMIN, SETTINGS, &["level", "metric", "types"]],

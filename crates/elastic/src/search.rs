@@ -58,6 +58,31 @@ pub(crate) struct SearchHit {
 }
 
 impl SearchHit {
+    /// A hit in an index at a position, with members that were read and their other form.
+    pub(crate) fn new(
+        index: OpenIndex,
+        ordinal: usize,
+        stored: StoredSource,
+        document: Map<String, Value>,
+        formed: Option<Map<String, Value>>,
+        score: f64,
+    ) -> Self {
+        SearchHit {
+            index,
+            ordinal,
+            stored,
+            document,
+            formed,
+            score,
+            matched: Vec::new(),
+            sort: Vec::new(),
+            place: None,
+            collapsed: None,
+            inner: Map::new(),
+            row: None,
+        }
+    }
+
     /// Members of the document as searches compare them.
     pub(crate) fn searched_members(&self) -> &Map<String, Value> {
         self.formed.as_ref().unwrap_or(&self.document)

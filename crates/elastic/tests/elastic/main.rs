@@ -11,6 +11,7 @@ mod client_requests;
 mod deletions;
 mod dynamic_mapping;
 mod field_types;
+mod figures;
 mod first_writes;
 mod formulas;
 mod function_scores;
