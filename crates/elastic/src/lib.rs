@@ -49,6 +49,7 @@ mod formulas;
 mod highlighting;
 mod hit_form;
 mod hit_scan;
+mod hybrid;
 mod ignored;
 mod index_admin;
 mod index_figures;

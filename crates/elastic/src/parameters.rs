@@ -49,6 +49,7 @@ const SEARCH: &[&str] = &[
     "rest_total_hits_as_int",
     "routing",
     "scroll",
+    "search_pipeline",
     "search_type",
     "seq_no_primary_term",
     "size",
@@ -186,6 +187,7 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
     let is_read = ["GET", "HEAD"].contains(&request.method.as_str());
     Some(match (parts[at], parts.get(at + 1).copied()) {
         ("_search", Some("scroll")) => vec![SCROLL],
+        ("_search", Some("pipeline")) => vec![ADMIN],
         ("_search", Some("point_in_time")) | ("_pit", _) => vec![NAMES, POINT_IN_TIME],
         ("_search", _) => vec![SEARCH, NAMES, SHOWN, TEXT_QUERY],
         ("_async_search", _) => vec![SEARCH, NAMES, SHOWN, TEXT_QUERY, ASYNC_SEARCH],

@@ -31,7 +31,7 @@ use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
 use crate::storage::{ChunkRow, StoredSource};
-use crate::{alias_scope, explanation, hit_form, lookups, query_nearest, retrievers, scrolls};
+use crate::{alias_scope, explanation, hit_form, hybrid, lookups, query_nearest, retrievers, scrolls};
 
 /// A matching document.
 #[derive(Debug, Clone)]
@@ -344,7 +344,14 @@ fn search_body(
     let point = PointInTime::take(&mut body, parameters, expression)?;
     let _values = lookups::resolve(service, &mut body)?;
     retrievers::resolve(&mut body)?;
+    let hybrid = hybrid::resolve(service, &mut body, parameters)?;
+    if hybrid.is_some() && body.contains_key("knn") {
+        return Err(Error::Validation(vec!["[hybrid] cannot be used with [knn] beside it".to_owned()]));
+    }
     let mut request = HitSearch::parse(&body, parameters, scroll.is_some())?;
+    if let Some(hybrid) = hybrid {
+        request = request.with_hybrid(hybrid)?;
+    }
     if scroll.is_none() && point.is_none() && request.slice.is_some() {
         return Err(Error::IllegalArgument(
             "[slice] can only be used with [scroll] or [point-in-time] requests".to_owned(),

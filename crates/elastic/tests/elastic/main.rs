@@ -16,6 +16,7 @@ mod first_writes;
 mod formulas;
 mod function_scores;
 mod highlighting;
+mod hybrid;
 mod intervals;
 mod log_columns;
 mod log_drops;
