@@ -42,7 +42,7 @@ pub(crate) enum HybridJoin {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ScoreJoin {
     normalization: ScoreNormalization,
-    combination: ScoreCombination,
+    combination: HybridCombination,
     /// Weights of the queries, whose sum is 1; none if they weigh the same.
     weights: Vec<f64>,
 }
@@ -54,7 +54,7 @@ enum ScoreNormalization {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum ScoreCombination {
+enum HybridCombination {
     Arithmetic,
     Geometric,
     Harmonic,
@@ -213,9 +213,9 @@ impl HybridJoin {
                 Some(other) => return Err(unsupported(other)),
             },
             combination: match combination {
-                None | Some("arithmetic_mean") => ScoreCombination::Arithmetic,
-                Some("geometric_mean") => ScoreCombination::Geometric,
-                Some("harmonic_mean") => ScoreCombination::Harmonic,
+                None | Some("arithmetic_mean") => HybridCombination::Arithmetic,
+                Some("geometric_mean") => HybridCombination::Geometric,
+                Some("harmonic_mean") => HybridCombination::Harmonic,
                 Some(other) => return Err(unsupported(other)),
             },
             weights: weights_of(parameters.get("weights"))?,
@@ -273,20 +273,20 @@ impl ScoreNormalization {
     }
 }
 
-impl ScoreCombination {
+impl HybridCombination {
     /// Score of a document by those of the queries, each with its weight; 0 where it is not found.
     fn of(self, scores: &[(f64, f64)]) -> f64 {
         let found = || scores.iter().filter(|(score, weight)| *score > 0.0 && *weight > 0.0);
         let weight_of_found = || found().map(|(_, weight)| weight).sum::<f64>();
         let score = match self {
-            ScoreCombination::Arithmetic => {
+            HybridCombination::Arithmetic => {
                 let sum: f64 = scores.iter().map(|(score, weight)| score * weight).sum();
                 sum / scores.iter().map(|(_, weight)| weight).sum::<f64>()
             }
-            ScoreCombination::Geometric => {
+            HybridCombination::Geometric => {
                 (found().map(|(score, weight)| weight * score.ln()).sum::<f64>() / weight_of_found()).exp()
             }
-            ScoreCombination::Harmonic => {
+            HybridCombination::Harmonic => {
                 weight_of_found() / found().map(|(score, weight)| weight / score).sum::<f64>()
             }
         };
@@ -298,7 +298,7 @@ impl ScoreJoin {
     /// The processor of a search that names no other.
     const DEFAULT: ScoreJoin = ScoreJoin {
         normalization: ScoreNormalization::MinMax,
-        combination: ScoreCombination::Arithmetic,
+        combination: HybridCombination::Arithmetic,
         weights: Vec::new(),
     };
 

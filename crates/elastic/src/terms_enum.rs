@@ -37,7 +37,7 @@ const LISTED_TYPES: [&str; 8] = [
 ];
 
 /// Values that are asked for.
-struct WantedTerms {
+struct EnumeratedTerms {
     field: String,
     /// Their beginning, in small letters if case does not count.
     begin: String,
@@ -47,7 +47,7 @@ struct WantedTerms {
     count: usize,
 }
 
-impl WantedTerms {
+impl EnumeratedTerms {
     /// Takes the members from a request.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl WantedTerms {
         let begin = body.remove("string").as_ref().map(text_of).unwrap_or_default();
         let after = body.remove("search_after").as_ref().map(text_of);
         let begin = if ignores_case { begin.to_lowercase() } else { begin };
-        Ok(WantedTerms { field, begin, ignores_case, after, count: size as usize })
+        Ok(EnumeratedTerms { field, begin, ignores_case, after, count: size as usize })
     }
 
     /// True if a value is one of those that are asked for.
@@ -86,7 +86,7 @@ impl WantedTerms {
 
 /// The first values of those that were found.
 struct FirstTerms<'w> {
-    wanted: &'w WantedTerms,
+    wanted: &'w EnumeratedTerms,
     memory: &'w QueryMemory,
     terms: BTreeSet<String>,
 }
@@ -135,7 +135,7 @@ pub(crate) fn terms_enum(
     expression: &str,
 ) -> Result<ReplyContent, Error> {
     let mut body = object_of(&request.body)?;
-    let wanted = WantedTerms::take(&mut body)?;
+    let wanted = EnumeratedTerms::take(&mut body)?;
     let mut of_search = Map::new();
     of_search.extend(body.remove("index_filter").map(|filter| ("query".to_owned(), filter)));
     let _values = lookups::resolve(service, &mut of_search)?;

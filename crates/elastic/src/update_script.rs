@@ -35,6 +35,8 @@ pub(crate) struct UpdateScript {
     parameters: Value,
     /// Number of its variables.
     variables: usize,
+    /// Bytes of its source and its parameters.
+    bytes: usize,
 }
 
 /// Description of the document that a script changes.
@@ -139,7 +141,13 @@ impl UpdateScript {
         }
         let (statements, variables) = ScriptParser::new(source)?.script()?;
         let parameters = Value::Object(parameters.cloned().unwrap_or_default());
-        Ok(UpdateScript { statements, parameters, variables })
+        let bytes = source.len() + values::bytes_of(&parameters);
+        Ok(UpdateScript { statements, parameters, variables, bytes })
+    }
+
+    /// Bytes of its source and its parameters, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Changes a document.

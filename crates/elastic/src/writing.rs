@@ -101,7 +101,8 @@ impl SingleWrite {
     pub(crate) fn bytes(&self) -> usize {
         let parts = self.update.iter().flat_map(|update| [&update.doc, &update.upsert]).flatten();
         let text = |part: &Map<String, Value>| serde_json::to_string(part).map_or(0, |text| text.len());
-        self.source.len() + parts.map(text).sum::<usize>()
+        let script = self.update.as_ref().and_then(|update| update.script.as_ref());
+        self.source.len() + parts.map(text).sum::<usize>() + script.map_or(0, |script| script.bytes())
     }
 }
 
