@@ -53,7 +53,7 @@ pub(crate) fn get(
     let known = KnownNodes::of(service, &request.host);
     let options = NameOptions { forbid_closed: false, closed: true, hidden: true, ..NameOptions::LENIENT };
     let entries = service.catalog.read()?;
-    let indexes = names::resolve(&*entries, expression, options.with(parameters)?)?;
+    let indexes = names::resolve(&entries, expression, options.with(parameters)?)?;
     let leader = known.leader_name();
     let mut state = json!({ "cluster_name": "millrace", "cluster_uuid": "millrace" });
     if wanted("version") {

@@ -295,7 +295,7 @@ impl InnerHits {
     /// # Errors
     /// A filter of the order does not fit a hit.
     pub(crate) fn reached(&self, hits: &[SearchHit]) -> Result<Vec<usize>, Error> {
-        let keyed = hits.iter().enumerate().map(|(at, hit)| Ok((self.keys(hit)?, at)));
+        let keyed = hits.iter().enumerate().map(|(at, hit)| Ok::<_, Error>((self.keys(hit)?, at)));
         let mut keyed = keyed.collect::<Result<Vec<(Vec<HitSortKey>, usize)>, Error>>()?;
         sort_few(&mut keyed, |left, right| {
             let (one, other) = (&hits[left.1], &hits[right.1]);
@@ -313,7 +313,7 @@ impl InnerHits {
     /// # Errors
     /// A filter of the order does not fit a hit.
     pub(crate) fn ordered(&self, hits: &[SearchHit]) -> Result<Vec<SearchHit>, Error> {
-        let keyed = hits.iter().map(|hit| Ok((self.keys(hit)?, hit.clone())));
+        let keyed = hits.iter().map(|hit| Ok::<_, Error>((self.keys(hit)?, hit.clone())));
         let mut keyed = keyed.collect::<Result<Vec<(Vec<HitSortKey>, SearchHit)>, Error>>()?;
         sort_few(&mut keyed, |left, right| {
             let by_order = match &self.order {
@@ -339,7 +339,7 @@ impl InnerHits {
             true => json!(hits.len()),
             false => json!({ "value": hits.len(), "relation": "eq" }),
         };
-        let keyed = hits.iter().map(|hit| Ok((self.keys(hit)?, *hit)));
+        let keyed = hits.iter().map(|hit| Ok::<_, Error>((self.keys(hit)?, *hit)));
         let mut keyed = keyed.collect::<Result<Vec<(Vec<HitSortKey>, &SearchHit)>, Error>>()?;
         sort_few(&mut keyed, |left, right| {
             let by_order = match &self.order {
