@@ -102,8 +102,8 @@ impl BucketTopHits {
     /// The page, with the facts of all hits. Documents that are in rows are read for it.
     ///
     /// # Errors
-    /// There is no memory for a document, the store cannot be read, the client has left, or a filter of the order
-    /// does not fit a hit.
+    /// There is no memory for a document, the store cannot be read, the client has left, or a filter of the
+    /// order does not fit a hit.
     pub(super) fn answer(
         &self,
         page: &InnerHits,
