@@ -400,7 +400,7 @@ impl<'a> BucketAggregation<'a> {
             }
             "top_hits" | "top_metrics" => {
                 let hits = self.chosen(|_| Ok(true))?;
-                let page = self.top_hits()?.of(&hits, self.scope.total_as_number, self.scope.query);
+                let page = self.top_hits()?.of(&hits, self.scope.total_as_number, self.scope.query)?;
                 Ok(self.top_answer(page))
             }
             _ => self.metric(),

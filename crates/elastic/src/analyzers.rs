@@ -8,6 +8,7 @@ mod filters;
 mod parts;
 mod steps;
 mod stop_words;
+mod synonyms;
 mod tokenizers;
 mod word_steps;
 

@@ -144,7 +144,7 @@ fn write_result(
     of: &WriteResult,
     forced_refresh: bool,
 ) -> io::Result<()> {
-    let WriteResult { index, id, version, seq_no, result, status, get: _ } = of;
+    let WriteResult { index, id, version, seq_no, result, status, get: _, unmapped: _ } = of;
     let forced = if forced_refresh { r#""forced_refresh":true,"# } else { "" };
     let shards = of.shards_written();
     write!(items, r#"{{"{}":{{"_index":"#, action.name())?;
@@ -215,7 +215,8 @@ mod tests {
             (WriteAction::Delete, "", "not_found", 404, false, None),
         ] {
             let (index, version, seq_no) = ("logs-\u{7f}".to_owned(), i64::MAX, 7);
-            let of = WriteResult { index, id: id.to_owned(), version, seq_no, result, status, get };
+            let id = id.to_owned();
+            let of = WriteResult { index, id, version, seq_no, result, status, get, unmapped: None };
             let [mut written, mut tree] = [(); 2].map(|()| BulkAnswer::new(&ElasticParameters::default()));
             for _ in 0..2 {
                 written.add_result(action, of.clone(), forced_refresh);

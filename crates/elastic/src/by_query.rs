@@ -4,6 +4,8 @@
 //! written before the next one is read. A document is removed, or written again in its place, on the
 //! condition that it is still the one that was found: a write of another request is not undone.
 
+mod copies;
+
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use millrace_store::WriterId;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
+use self::copies::CopyTarget;
 use crate::bulk::check_pipeline;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
@@ -30,6 +33,8 @@ use crate::search_request::HitSearch;
 use crate::service::ElasticService;
 use crate::source::SourceFilter;
 use crate::unread::sent_json;
+use crate::update::UpdateEffect;
+use crate::update_script::{ScriptedDocument, UpdateScript};
 use crate::writing::{self, SingleWrite, VersionRule, WriteAction, WriteConditions, WriteResult};
 use crate::{Error, alias_scope, kept_hits, lookups};
 
@@ -76,6 +81,8 @@ struct WritesByQuery<'d> {
     indexes: Vec<OpenIndex>,
     search: HitSearch,
     effect: EffectByQuery,
+    /// Script that changes each document.
+    script: Option<UpdateScript>,
     options: OptionsByQuery,
 }
 
@@ -97,22 +104,6 @@ enum EffectByQuery {
     /// The document is written again as it is.
     Rewrite,
     Copy(CopyTarget),
-}
-
-/// Place of copies of documents.
-struct CopyTarget {
-    index: String,
-    action: WriteAction,
-    rule: VersionRule,
-    routing: CopiedRouting,
-    shown: SourceFilter,
-}
-
-/// Routing value of the copy of a document.
-enum CopiedRouting {
-    Kept,
-    Dropped,
-    Given(String),
 }
 
 /// Documents that are found, and then written, together.
@@ -174,7 +165,8 @@ pub(crate) fn delete(
     in_place(service, request, parameters, expression, EffectByQuery::Delete)
 }
 
-/// `_update_by_query`, without a script: the documents are written again, by the mapping as it is now.
+/// `_update_by_query`: the documents are written again, by the mapping as it is now, and as a script changes
+/// them.
 pub(crate) fn update(
     service: &ElasticService,
     request: &ElasticRequest,
@@ -195,6 +187,9 @@ fn in_place(
     check_pipeline(service, parameters.get("pipeline"))?;
     let mut body = object_of(&request.body)?;
     let options = OptionsByQuery::take(&mut body, parameters)?;
+    let takes_script = matches!(effect, EffectByQuery::Rewrite);
+    let script = if takes_script { body.remove("script") } else { None };
+    let script = script.map(|script| UpdateScript::parse(&script)).transpose()?;
     check_members(&body, "the body", &["query", "slice"])?;
     let (indexes, search) = search_of(service, body, parameters, expression)?;
     if let Some(index) = indexes.iter().find(|index| index.is_log()) {
@@ -204,7 +199,7 @@ fn in_place(
         )));
     }
     indexes.iter().try_for_each(OpenIndex::check_writable)?;
-    WritesByQuery { service, indexes, search, effect, options }.run()
+    WritesByQuery { service, indexes, search, effect, script, options }.run()
 }
 
 /// `_reindex`: copies of documents in another index.
@@ -220,6 +215,7 @@ pub(crate) fn reindex(
         _ => Err(Error::Validation(vec![format!("[{name}] is missing: it is an object with an [index]")])),
     };
     let (mut source, dest) = (part("source")?, part("dest")?);
+    let script = body.remove("script").map(|script| UpdateScript::parse(&script)).transpose()?;
     check_members(&body, "the body", &[])?;
     let names = source.remove("index").map(|names| names_of(&names).join(",")).unwrap_or_default();
     if names.is_empty() {
@@ -236,7 +232,8 @@ pub(crate) fn reindex(
     check_members(&source, "[source]", &["query", "slice"])?;
     let target = CopyTarget::parse(service, dest, shown.unwrap_or_default())?;
     let (indexes, search) = search_of(service, source, &ElasticParameters::default(), &names)?;
-    WritesByQuery { service, indexes, search, effect: EffectByQuery::Copy(target), options }.run()
+    let effect = EffectByQuery::Copy(target);
+    WritesByQuery { service, indexes, search, effect, script, options }.run()
 }
 
 /// Refuses options for tasks that go on by themselves.
@@ -316,54 +313,6 @@ fn search_of(
     Ok((indexes, search))
 }
 
-impl CopyTarget {
-    /// Parses `dest`.
-    fn parse(
-        service: &ElasticService,
-        mut members: Map<String, Value>,
-        shown: SourceFilter,
-    ) -> Result<Self, Error> {
-        let mut text = |name: &str| members.remove(name).map(|value| text_of(&value));
-        let index = text("index").filter(|index| !index.is_empty());
-        let index = index.ok_or_else(|| Error::Validation(vec!["index is missing".to_owned()]))?;
-        let action = WriteAction::Index.with_op_type(text("op_type").as_deref())?;
-        let rule =
-            text("version_type").map_or(Ok(VersionRule::Internal), |rule| VersionRule::parse(&rule))?;
-        check_pipeline(service, text("pipeline").as_deref())?;
-        let routing = match text("routing").as_deref() {
-            None | Some("keep") => CopiedRouting::Kept,
-            Some("discard") => CopiedRouting::Dropped,
-            Some(given) => match given.strip_prefix('=') {
-                Some(value) => CopiedRouting::Given(value.to_owned()),
-                None => {
-                    return Err(Error::Validation(vec![format!(
-                        "routing must be unset, [keep], [discard] or [=<some new value>], found [{given}]"
-                    )]));
-                }
-            },
-        };
-        check_members(&members, "[dest]", &[])?;
-        Ok(CopyTarget { index, action, rule, routing, shown })
-    }
-
-    /// Routing value and text of a copy, from those that its document has.
-    fn copied(
-        &self,
-        hit: &SearchHit,
-        (routing, source): (Option<String>, Arc<str>),
-    ) -> (Option<String>, Arc<str>) {
-        let routing = match &self.routing {
-            CopiedRouting::Kept => routing,
-            CopiedRouting::Dropped => None,
-            CopiedRouting::Given(value) => Some(value.clone()),
-        };
-        match self.shown.is_whole() {
-            true => (routing, source),
-            false => (routing, Arc::from(sent_json(&Value::Object(self.shown.apply(&hit.document))))),
-        }
-    }
-}
-
 impl EffectByQuery {
     /// Name of the index that a document is written to.
     fn index<'e>(&'e self, hit: &'e SearchHit) -> &'e str {
@@ -373,40 +322,50 @@ impl EffectByQuery {
         }
     }
 
-    /// The write of a document.
-    ///
-    /// # Errors
-    /// Its text cannot be written.
-    fn write(&self, hit: &SearchHit) -> Result<SingleWrite, Error> {
+    /// Part of a document that is written, if it is not all of it.
+    fn part(&self) -> Option<&SourceFilter> {
+        match self {
+            EffectByQuery::Copy(target) if !target.shown.is_whole() => Some(&target.shown),
+            _ => None,
+        }
+    }
+
+    /// The write of a document that has this text, or none if it is to be removed.
+    fn write(&self, hit: &SearchHit, text: Option<Arc<str>>) -> SingleWrite {
         let stored = &hit.stored;
+        let routing = stored.routing.clone();
         let unchanged = WriteConditions {
             if_seq_no: Some(stored.seq_no),
             if_primary_term: Some(1),
             ..WriteConditions::default()
         };
-        let kept = || Ok::<_, Error>((stored.routing.clone(), stored.source.text()?));
-        let (action, conditions, (routing, source)) = match self {
-            EffectByQuery::Delete => {
-                (WriteAction::Delete, unchanged, (stored.routing.clone(), Arc::from("")))
+        let (action, conditions, routing) = match (self, &text) {
+            (EffectByQuery::Delete | EffectByQuery::Rewrite, None) => {
+                (WriteAction::Delete, unchanged, routing)
             }
-            EffectByQuery::Rewrite => (WriteAction::Index, unchanged, kept()?),
-            EffectByQuery::Copy(target) => {
+            (EffectByQuery::Delete | EffectByQuery::Rewrite, Some(_)) => {
+                (WriteAction::Index, unchanged, routing)
+            }
+            (EffectByQuery::Copy(target), None) => {
+                (WriteAction::Delete, WriteConditions::default(), target.routing_of(routing))
+            }
+            (EffectByQuery::Copy(target), Some(_)) => {
                 let version = (target.rule != VersionRule::Internal).then_some(stored.version);
                 let conditions = WriteConditions { version, rule: target.rule, ..WriteConditions::default() };
-                (target.action, conditions, target.copied(hit, kept()?))
+                (target.action, conditions, target.routing_of(routing))
             }
         };
-        Ok(SingleWrite {
+        SingleWrite {
             action,
             id: Some(stored.id.clone()),
             routing,
             conditions,
-            source,
+            source: text.unwrap_or_else(|| Arc::from("")),
             update: None,
             shown: None,
             answer: None,
             size: None,
-        })
+        }
     }
 }
 
@@ -454,7 +413,7 @@ impl WritesByQuery<'_> {
         memory: &'m QueryMemory,
     ) -> Result<(PageByQuery<'m>, bool), Error> {
         kept_hits::take(memory, self.search.pattern_bytes())?;
-        let reads_documents = matches!(&self.effect, EffectByQuery::Copy(target) if !target.shown.is_whole());
+        let reads_documents = self.script.is_some() || self.effect.part().is_some();
         let mut page =
             PageByQuery { hits_max, reads_documents, memory, hits: Vec::new(), bytes: 0, last: None };
         let mut progress = ScanProgress::begin(&self.search.limit, &self.service.gone);
@@ -499,7 +458,38 @@ impl WritesByQuery<'_> {
         })
     }
 
-    /// Writes documents, and waits until all writes are durable or refused; the results have their order.
+    /// The write of a document; `None` if it stays as it is.
+    ///
+    /// # Errors
+    /// Its text cannot be written, or the script fails.
+    fn write_of(&self, hit: &SearchHit) -> Result<Option<SingleWrite>, Error> {
+        let text = |document: Map<String, Value>| -> Option<Arc<str>> {
+            Some(Arc::from(sent_json(&Value::Object(document))))
+        };
+        let text = match (&self.effect, &self.script, self.effect.part()) {
+            (EffectByQuery::Delete, ..) => None,
+            (_, None, None) => Some(hit.stored.source.text()?),
+            (_, None, Some(part)) => text(part.apply(&hit.document)),
+            (_, Some(script), part) => {
+                let document = part.map_or_else(|| hit.document.clone(), |part| part.apply(&hit.document));
+                let about = ScriptedDocument {
+                    index: &hit.index.entry.name,
+                    id: &hit.stored.id,
+                    routing: hit.stored.routing.as_deref(),
+                    version: Some(hit.stored.version),
+                };
+                match script.run(document, about)? {
+                    UpdateEffect::Noop => return Ok(None),
+                    UpdateEffect::Remove => None,
+                    UpdateEffect::Write(document) => text(document),
+                }
+            }
+        };
+        Ok(Some(self.effect.write(hit, text)))
+    }
+
+    /// Writes documents, and waits until all writes are durable or refused; the results have their order. A
+    /// document that stays as it is has none.
     ///
     /// # Errors
     /// They would be copied to their own index. Nothing is written then.
@@ -507,12 +497,20 @@ impl WritesByQuery<'_> {
         &self,
         placer: &mut WritePlacer<'_>,
         hits: &[SearchHit],
-    ) -> Result<Vec<Result<WriteResult, Error>>, Error> {
-        let (mut placed, mut refused) = (Vec::with_capacity(hits.len()), Vec::new());
+    ) -> Result<Vec<Result<Option<WriteResult>, Error>>, Error> {
+        let (mut placed, mut settled) = (Vec::with_capacity(hits.len()), Vec::new());
         for (at, hit) in hits.iter().enumerate() {
-            match placer.place(self.effect.index(hit), self.effect.write(hit)?, NameDemand::default()) {
-                Ok(place) => placed.push(place),
-                Err(error) => refused.push((at, error)),
+            let place = match self.write_of(hit) {
+                Ok(None) => Ok(None),
+                Ok(Some(write)) => {
+                    placer.place(self.effect.index(hit), write, NameDemand::default()).map(Some)
+                }
+                Err(error) => Err(error),
+            };
+            match place {
+                Ok(Some(place)) => placed.push(place),
+                Ok(None) => settled.push((at, Ok(None))),
+                Err(error) => settled.push((at, Err(error))),
             }
         }
         if let (EffectByQuery::Copy(_), Some(place)) = (&self.effect, placed.first()) {
@@ -525,26 +523,32 @@ impl WritesByQuery<'_> {
         if let Some(rewrites) = self.service.caller.rewrites(None) {
             rewrites.count(placed.iter().map(|place| place.write.bytes()).sum());
         }
-        let mut results = writing::write_all(self.service, &placed);
+        let written = writing::write_all(self.service, &placed).into_iter();
+        let mut results: Vec<_> = written.map(|result| result.map(Some)).collect();
         if self.options.refreshes {
             placed.iter().for_each(|place| place.index.live.refresh());
         }
-        for (at, error) in refused {
-            results.insert(at, Err(error));
+        for (at, result) in settled {
+            results.insert(at, result);
         }
         Ok(results)
     }
 
     /// Counts the results of the writes of a page.
-    fn count(&self, tally: &mut TallyByQuery, hits: &[SearchHit], results: Vec<Result<WriteResult, Error>>) {
+    fn count(
+        &self,
+        tally: &mut TallyByQuery,
+        hits: &[SearchHit],
+        results: Vec<Result<Option<WriteResult>, Error>>,
+    ) {
         tally.batches += 1;
         tally.total += hits.len();
         for (hit, result) in hits.iter().zip(results) {
             match result {
-                Ok(written) => match written.result {
-                    "created" => tally.created += 1,
-                    "updated" => tally.updated += 1,
-                    "deleted" => tally.deleted += 1,
+                Ok(written) => match written.map(|written| written.result) {
+                    Some("created") => tally.created += 1,
+                    Some("updated") => tally.updated += 1,
+                    Some("deleted") => tally.deleted += 1,
                     _ => tally.noops += 1,
                 },
                 Err(error) => {

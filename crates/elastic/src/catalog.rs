@@ -198,10 +198,12 @@ pub(crate) enum NamedKind {
     TypeAliases,
     /// Lifecycle policy, of which the time of deletion counts.
     LifecyclePolicy,
+    /// Pipeline of searches, which joins the scores of `hybrid` queries.
+    SearchPipeline,
 }
 
 impl NamedKind {
-    const ALL: [NamedKind; 7] = [
+    const ALL: [NamedKind; 8] = [
         NamedKind::IndexTemplate,
         NamedKind::ComponentTemplate,
         NamedKind::LegacyTemplate,
@@ -209,6 +211,7 @@ impl NamedKind {
         NamedKind::ClusterSettings,
         NamedKind::TypeAliases,
         NamedKind::LifecyclePolicy,
+        NamedKind::SearchPipeline,
     ];
 
     /// Beginning of the names of its documents.
@@ -221,6 +224,7 @@ impl NamedKind {
             NamedKind::ClusterSettings => "cluster_settings/",
             NamedKind::TypeAliases => "type_aliases/",
             NamedKind::LifecyclePolicy => "lifecycle_policy/",
+            NamedKind::SearchPipeline => "search_pipeline/",
         }
     }
 }

@@ -132,6 +132,24 @@ impl KnownNodes {
         })
     }
 
+    /// Descriptions of nodes that serve, by their names.
+    pub(crate) fn described(&self, is_meant: impl Fn(&MemberNode) -> bool) -> Value {
+        let described = self.serving().filter(|node| is_meant(node)).map(|node| {
+            let mut shown = json!({ "name": node.listed.name, "version": VERSION, "roles": roles_of(node) });
+            if let Some(address) = &node.elastic {
+                shown["host"] = host_of(address).into();
+                shown["http"] = json!({ "publish_address": address });
+            }
+            (node.listed.name.clone(), shown)
+        });
+        Value::Object(described.collect())
+    }
+
+    /// Name of the node that leads, if one does.
+    pub(crate) fn leader_name(&self) -> Option<&str> {
+        self.serving().find(|node| node.is_leader).map(|node| node.listed.name.as_str())
+    }
+
     /// Rows of `_cat/nodes`.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
         let row = |node: &MemberNode| {
@@ -235,18 +253,10 @@ pub(crate) fn nodes(
     // `_nodes/http,os` has parts of all nodes, `_nodes/a,b` and `_nodes/a,b/http` are about two of them.
     let is_part = |text: &&String| text.split(',').all(|one| NODE_PARTS.contains(&one));
     let names = path.first().filter(|first| !is_part(first)).map_or("_all", String::as_str);
-    let described = known.serving().filter(|node| known.is_named(names, node)).map(|node| {
-        let mut shown = json!({ "name": node.listed.name, "version": VERSION, "roles": roles_of(node) });
-        if let Some(address) = &node.elastic {
-            shown["host"] = host_of(address).into();
-            shown["http"] = json!({ "publish_address": address });
-        }
-        (node.listed.name.clone(), shown)
-    });
     ReplyContent::ok(json!({
         "_nodes": known.answered(),
         "cluster_name": ALONE,
-        "nodes": described.collect::<Map<_, _>>(),
+        "nodes": known.described(|node| known.is_named(names, node)),
     }))
 }
 

@@ -103,8 +103,10 @@ impl HitCollapse {
         let mut reached = Vec::new();
         for (_, group) in groups_of(&self.field, hits)? {
             let mut is_reached = vec![false; group.len()];
-            let pages = self.inner.iter().flat_map(|page| page.hits.reached(&group));
-            [0].into_iter().chain(pages).for_each(|at| is_reached[at] = true);
+            is_reached[0] = true;
+            for page in &self.inner {
+                page.hits.reached(&group)?.into_iter().for_each(|at| is_reached[at] = true);
+            }
             let wanted = group.into_iter().zip(is_reached).filter(|(_, is_reached)| *is_reached);
             reached.extend(wanted.map(|(hit, _)| hit));
         }
@@ -191,7 +193,7 @@ impl CollapsedPage {
         };
         let mut shown = match &self.field {
             None => {
-                let mut shown = page(group);
+                let mut shown = page(group)?;
                 if !shown["max_score"].is_null() {
                     shown["max_score"] = json!(count.best);
                 }
@@ -199,12 +201,12 @@ impl CollapsedPage {
             }
             Some(field) => {
                 let mut heads = Vec::new();
-                for (key, group) in groups_of(field, self.hits.ordered(group))? {
+                for (key, group) in groups_of(field, self.hits.ordered(group)?)? {
                     if let Some(first) = group.into_iter().next() {
                         heads.push(SearchHit { collapsed: Some((field.clone(), key)), ..first });
                     }
                 }
-                page(&heads)
+                page(&heads)?
             }
         };
         let all = count.hits;

@@ -10,14 +10,13 @@ mod parsing;
 use serde_json::{Map, Value};
 
 use self::parsing::FormulaParser;
+pub(crate) use self::parsing::OPERATORS;
 use crate::Error;
 use crate::query::text_of;
+use crate::scripts::ScriptText;
 use crate::vector_similarity::{
     VectorSimilarity, chebyshev, cosine, dot, euclidean_squared, manhattan, vector_of,
 };
-
-/// Letters of a script.
-const LETTERS_MAX: usize = 4_096;
 
 /// A script that is arithmetic.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,8 +47,9 @@ enum FormulaNode {
     Compared(VectorMeasure, Vec<f64>, String),
 }
 
+/// Operator between two operands.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum FormulaOperator {
+pub(crate) enum FormulaOperator {
     Add,
     Subtract,
     Multiply,
@@ -65,8 +65,9 @@ enum FormulaOperator {
     Or,
 }
 
+/// Function of numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum FormulaFunction {
+pub(crate) enum FormulaFunction {
     Absolute,
     Ceiling,
     Exponential,
@@ -117,29 +118,12 @@ impl ScriptFormula {
     /// It is malformed, or more than a formula.
     pub(crate) fn parse(script: &Value, figures: &[&str]) -> Result<Self, Error> {
         let none = Map::new();
-        let (source, parameters, language) = match script {
-            Value::String(source) => (source.as_str(), &none, None),
-            Value::Object(members) => {
-                const KNOWN: [&str; 4] = ["source", "inline", "lang", "params"];
-                if let Some(other) = members.keys().find(|name| !KNOWN.contains(&name.as_str())) {
-                    return Err(Error::unsupported(&format!("[{other}] of a script")));
-                }
-                let source = members.get("source").or_else(|| members.get("inline"));
-                let parameters = members.get("params").and_then(Value::as_object).unwrap_or(&none);
-                let source = source.and_then(Value::as_str).ok_or_else(|| {
-                    Error::IllegalArgument("a script needs a [source] that is a text".to_owned())
-                })?;
-                (source, parameters, members.get("lang").map(text_of))
-            }
-            _ => return Err(Error::IllegalArgument("a script is a text or an object".to_owned())),
-        };
+        let ScriptText { source, parameters, language } = ScriptText::of(script)?;
+        let parameters = parameters.unwrap_or(&none);
         match language.as_deref() {
             None | Some("painless" | "expression") => {}
             Some("knn") if source == "knn_score" => return ScriptFormula::of_vector(parameters),
             Some(other) => return Err(Error::unsupported(&format!("a script in the language [{other}]"))),
-        }
-        if source.len() > LETTERS_MAX {
-            return Err(Error::IllegalArgument(format!("a script may have {LETTERS_MAX} letters")));
         }
         FormulaParser::new(source, parameters, figures)?.script()
     }
@@ -260,7 +244,7 @@ impl FormulaNode {
 
 impl FormulaFunction {
     /// Function of a name, with the number of values that it takes; `None` if there is no such function.
-    fn named(name: &str) -> Option<(Self, usize)> {
+    pub(crate) fn named(name: &str) -> Option<(Self, usize)> {
         Some(match name {
             "Math.abs" | "abs" => (FormulaFunction::Absolute, 1),
             "Math.ceil" | "ceil" => (FormulaFunction::Ceiling, 1),
@@ -280,7 +264,7 @@ impl FormulaFunction {
     }
 
     /// Value for as many numbers as it takes.
-    fn value(self, given: &[f64]) -> f64 {
+    pub(crate) fn value(self, given: &[f64]) -> f64 {
         let (first, second) = (given[0], given.get(1).copied().unwrap_or(0.0));
         match self {
             FormulaFunction::Absolute => first.abs(),

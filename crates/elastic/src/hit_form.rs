@@ -282,11 +282,21 @@ impl InnerHits {
         Some(order.fields().collect())
     }
 
+    /// Keys of a hit in the order of the page.
+    ///
+    /// # Errors
+    /// A filter of the order does not fit the hit.
+    fn keys(&self, hit: &SearchHit) -> Result<Vec<HitSortKey>, Error> {
+        self.order.as_ref().map_or(Ok(Vec::new()), |order| order.keys(hit))
+    }
+
     /// Positions of the hits that the page reaches, of some.
-    pub(crate) fn reached(&self, hits: &[SearchHit]) -> Vec<usize> {
-        let keys = |hit| self.order.as_ref().map(|order| order.keys(hit)).unwrap_or_default();
-        let mut keyed: Vec<(Vec<HitSortKey>, usize)> =
-            hits.iter().enumerate().map(|(at, hit)| (keys(hit), at)).collect();
+    ///
+    /// # Errors
+    /// A filter of the order does not fit a hit.
+    pub(crate) fn reached(&self, hits: &[SearchHit]) -> Result<Vec<usize>, Error> {
+        let keyed = hits.iter().enumerate().map(|(at, hit)| Ok::<_, Error>((self.keys(hit)?, at)));
+        let mut keyed = keyed.collect::<Result<Vec<(Vec<HitSortKey>, usize)>, Error>>()?;
         sort_few(&mut keyed, |left, right| {
             let (one, other) = (&hits[left.1], &hits[right.1]);
             let by_order = match &self.order {
@@ -295,32 +305,42 @@ impl InnerHits {
             };
             by_order.then_with(|| tie(one).cmp(&tie(other)))
         });
-        keyed.into_iter().take(self.reach()).map(|(_, at)| at).collect()
+        Ok(keyed.into_iter().take(self.reach()).map(|(_, at)| at).collect())
     }
 
     /// Hits in the order of the page.
-    pub(crate) fn ordered(&self, hits: &[SearchHit]) -> Vec<SearchHit> {
-        let mut hits = hits.to_vec();
-        sort_few(&mut hits, |left, right| {
+    ///
+    /// # Errors
+    /// A filter of the order does not fit a hit.
+    pub(crate) fn ordered(&self, hits: &[SearchHit]) -> Result<Vec<SearchHit>, Error> {
+        let keyed = hits.iter().map(|hit| Ok::<_, Error>((self.keys(hit)?, hit.clone())));
+        let mut keyed = keyed.collect::<Result<Vec<(Vec<HitSortKey>, SearchHit)>, Error>>()?;
+        sort_few(&mut keyed, |left, right| {
             let by_order = match &self.order {
-                Some(order) => order.compare(&order.keys(left), &order.keys(right)),
-                None => right.score.total_cmp(&left.score),
+                Some(order) => order.compare(&left.0, &right.0),
+                None => right.1.score.total_cmp(&left.1.score),
             };
-            by_order.then_with(|| tie(left).cmp(&tie(right)))
+            by_order.then_with(|| tie(&left.1).cmp(&tie(&right.1)))
         });
-        hits
+        Ok(keyed.into_iter().map(|(_, hit)| hit).collect())
     }
 
     /// The page of some hits, which `query` has found.
-    pub(crate) fn of(&self, hits: &[&SearchHit], total_as_number: bool, query: &SearchQuery) -> Value {
+    ///
+    /// # Errors
+    /// A filter of the order does not fit a hit.
+    pub(crate) fn of(
+        &self,
+        hits: &[&SearchHit],
+        total_as_number: bool,
+        query: &SearchQuery,
+    ) -> Result<Value, Error> {
         let total = match total_as_number {
             true => json!(hits.len()),
             false => json!({ "value": hits.len(), "relation": "eq" }),
         };
-        let mut keyed: Vec<(Vec<HitSortKey>, &SearchHit)> = hits
-            .iter()
-            .map(|hit| (self.order.as_ref().map(|order| order.keys(hit)).unwrap_or_default(), *hit))
-            .collect();
+        let keyed = hits.iter().map(|hit| Ok::<_, Error>((self.keys(hit)?, *hit)));
+        let mut keyed = keyed.collect::<Result<Vec<(Vec<HitSortKey>, &SearchHit)>, Error>>()?;
         sort_few(&mut keyed, |left, right| {
             let by_order = match &self.order {
                 Some(order) => order.compare(&left.0, &right.0),
@@ -340,6 +360,6 @@ impl InnerHits {
             object
         });
         let page: Vec<Value> = page.collect();
-        json!({ "total": total, "max_score": best, "hits": page })
+        Ok(json!({ "total": total, "max_score": best, "hits": page }))
     }
 }

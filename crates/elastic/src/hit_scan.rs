@@ -136,6 +136,16 @@ pub(crate) struct HitScan<'s> {
     pub(crate) is_backwards: bool,
 }
 
+/// A whole document of an index as a hit, whether it matches or not.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn hit_of(index: &OpenIndex, stored: StoredSource) -> Result<SearchHit, Error> {
+    let document = parsed_fields(&stored, &ReadFields::All)?;
+    let formed = SearchedForm::of(index).apply(&document);
+    Ok(SearchHit::new(index.clone(), 0, stored, document, formed, 0.0))
+}
+
 /// A hit as a document that is searched.
 pub(crate) fn searched(hit: &SearchHit) -> SearchedDocument<'_> {
     searched_document(&hit.index, &hit.stored, &hit.document, hit.formed.as_ref(), now_ms() as i64, &[])
@@ -275,18 +285,8 @@ impl HitScan<'_> {
         let score = searched.score(self.query, &mut matched)?;
         let score = score.filter(|score| self.minimum_score.is_none_or(|least| *score >= least));
         Ok(score.map(|score| SearchHit {
-            index: index.clone(),
-            ordinal,
-            stored,
-            document,
-            formed,
-            score,
             matched,
-            sort: Vec::new(),
-            place: None,
-            collapsed: None,
-            inner: Map::new(),
-            row: None,
+            ..SearchHit::new(index.clone(), ordinal, stored, document, formed, score)
         }))
     }
 

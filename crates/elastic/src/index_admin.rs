@@ -351,7 +351,7 @@ pub(crate) fn get(
 }
 
 /// Mappings as they are shown: `dynamic` is a text, also where it was sent as true or false.
-fn shown_mappings(mut mappings: Map<String, Value>) -> Value {
+pub(crate) fn shown_mappings(mut mappings: Map<String, Value>) -> Value {
     spell_dynamic(&mut mappings);
     Value::Object(mappings)
 }

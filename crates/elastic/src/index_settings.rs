@@ -65,6 +65,18 @@ impl OpenIndex {
     }
 }
 
+/// Blocks of an index by their numbers, as the state of the cluster has them.
+pub(crate) fn blocks_of(index: &OpenIndex) -> Map<String, Value> {
+    let set = BLOCKS.iter().filter(|(name, ..)| index.setting(name) == Some("true"));
+    let shown = set.filter_map(|(_, block, _)| {
+        let (_, rest) = block.split_once('/')?;
+        let (number, description) = rest.split_once('/')?;
+        let shown = json!({ "description": description, "retryable": false, "levels": ["write"] });
+        Some((number.to_owned(), shown))
+    });
+    shown.collect()
+}
+
 /// Settings with their full names, and texts as values.
 pub(crate) fn flat(settings: &Map<String, Value>) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();

@@ -262,6 +262,7 @@ impl PartitionShare {
                     result: "created",
                     status: 201,
                     get: None,
+                    unmapped: None,
                 },
             ));
             prepared.added.documents.push((stored.document(group.id(id)?)?, write.id.is_some()));

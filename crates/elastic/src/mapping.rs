@@ -12,7 +12,9 @@ use serde_json::{Map, Value, json};
 pub(crate) use self::checks::{PartOrigin, check, check_limit, check_whole};
 pub(crate) use self::defaults::{apply_settings, ignores_beyond_limit};
 pub(crate) use self::dynamic::drop_malformed;
-pub(crate) use self::fitting::{FieldRoom, LenientFit, fit_in_place, inferred, observe, unfit_fields};
+pub(crate) use self::fitting::{
+    FieldRoom, LenientFit, fit_in_place, inferred, lacks_fields, observe, unfit_fields,
+};
 pub(crate) use self::layers::lay_over;
 pub(crate) use self::parameters::check_named;
 use crate::Error;

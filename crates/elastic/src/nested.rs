@@ -133,7 +133,7 @@ pub(crate) fn add_inner_hits(
             let name = inner.get("name").and_then(Value::as_str).unwrap_or(&nested.path);
             let hits = matching(nested, hit)?;
             let hits: Vec<&SearchHit> = hits.iter().collect();
-            let shown = InnerHits::parse(inner)?.of(&hits, total_as_number, &nested.query);
+            let shown = InnerHits::parse(inner)?.of(&hits, total_as_number, &nested.query)?;
             // The query may ask for the same objects many times.
             take_answer(memory, &shown)?;
             found.insert(name.to_owned(), json!({ "hits": shown }));

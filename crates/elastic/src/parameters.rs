@@ -49,6 +49,7 @@ const SEARCH: &[&str] = &[
     "rest_total_hits_as_int",
     "routing",
     "scroll",
+    "search_pipeline",
     "search_type",
     "seq_no_primary_term",
     "size",
@@ -155,6 +156,19 @@ const HEALTH: &[&str] = &[
     "wait_for_status",
 ];
 
+/// Groups of figures and their parts: those that are not there have none.
+const INDEX_FIGURES: &[&str] = &[
+    "completion_fields",
+    "fielddata_fields",
+    "fields",
+    "forbid_closed_indices",
+    "groups",
+    "include_segment_file_sizes",
+    "include_unloaded_segments",
+    "level",
+    "types",
+];
+
 const MERGE: &[&str] = &[
     "flush",
     "force",
@@ -173,6 +187,7 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
     let is_read = ["GET", "HEAD"].contains(&request.method.as_str());
     Some(match (parts[at], parts.get(at + 1).copied()) {
         ("_search", Some("scroll")) => vec![SCROLL],
+        ("_search", Some("pipeline")) => vec![ADMIN],
         ("_search", Some("point_in_time")) | ("_pit", _) => vec![NAMES, POINT_IN_TIME],
         ("_search", _) => vec![SEARCH, NAMES, SHOWN, TEXT_QUERY],
         ("_async_search", _) => vec![SEARCH, NAMES, SHOWN, TEXT_QUERY, ASYNC_SEARCH],
@@ -180,6 +195,9 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
         ("_msearch", _) => vec![MULTI_SEARCH, NAMES],
         ("_field_caps", _) => vec![NAMES, FIELD_CAPS],
         ("_analyze" | "_migration" | "_resolve", _) => vec![NAMES],
+        ("_explain", _) => vec![GET, SHOWN, TEXT_QUERY],
+        ("_terms_enum", _) => vec![NAMES],
+        ("_stats", _) => vec![NAMES, INDEX_FIGURES],
         ("_validate", _) => vec![NAMES, TEXT_QUERY, &["all_shards", "explain", "rewrite"]],
         ("_delete_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY],
         ("_update_by_query", _) => vec![BY_QUERY, NAMES, TEXT_QUERY, &["pipeline"]],
@@ -203,6 +221,7 @@ fn lists_of(request: &ElasticRequest) -> Option<Vec<&'static [&'static str]>> {
             vec![ADMIN, SETTINGS, &["cause", "create", "order", "summary"]]
         }
         ("_cluster", Some("health")) => vec![NAMES, ADMIN, HEALTH],
+        ("_cluster", Some("state")) => vec![NAMES, ADMIN, SETTINGS],
         ("_cluster", _) => vec![ADMIN, SETTINGS],
         ("_cat", _) => vec![NAMES, ADMIN, CAT],
         ("_nodes", _) => vec![ADMIN, SETTINGS, &["level", "metric", "types"]],

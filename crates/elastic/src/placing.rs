@@ -214,7 +214,14 @@ impl<'d> WritePlacer<'d> {
     }
 
     /// Fits a document to the mapping of an index; returns the index with the new fields.
-    fn fit(&mut self, index: OpenIndex, document: Option<&Map<String, Value>>) -> Result<OpenIndex, Error> {
+    ///
+    /// # Errors
+    /// The document does not fit, or the mapping cannot have its fields.
+    pub(crate) fn fit(
+        &mut self,
+        index: OpenIndex,
+        document: Option<&Map<String, Value>>,
+    ) -> Result<OpenIndex, Error> {
         let Some(document) = document else { return Ok(index) };
         let name = &index.entry.name;
         let fitted = self.copy_of(&index, || index.entry.mappings.clone());

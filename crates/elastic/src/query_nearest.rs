@@ -15,6 +15,7 @@ use crate::catalog::OpenIndex;
 use crate::evaluation::{SearchedDocument, number_of};
 use crate::fields::whole_at;
 use crate::hit_scan::{HitScan, HitSink, VisitedDocument};
+use crate::hybrid::HybridJoin;
 use crate::kept_hits::take;
 use crate::mapping::{field_at, type_of};
 use crate::query::{BoolQuery, SearchQuery, parse_at, text_of};
@@ -424,6 +425,32 @@ pub(crate) fn choose_all(
             // Documents behind the first ones are found as well, without a part of the score.
             joined.should.push(SearchQuery::Named { query: Box::new(query), boost: 0.0, name: None });
         }
+    }
+    if let (Some(hybrid), SearchQuery::Bool(joined)) = (&request.hybrid, &mut request.query) {
+        let depth = hybrid.depth(request.from.saturating_add(request.size));
+        let queries = std::mem::take(&mut joined.should);
+        let fusion = match hybrid.join() {
+            HybridJoin::Ranks(fusion) => Some(*fusion),
+            HybridJoin::Scores(_) => None,
+        };
+        let found = queries
+            .iter()
+            .map(|query| best_scores(service, indexes, base_of()?, query.clone(), depth, fusion));
+        let found = found.collect::<Result<Vec<_>, Error>>()?;
+        let ranked = match hybrid.join() {
+            HybridJoin::Ranks(_) => found,
+            HybridJoin::Scores(join) => vec![join.of(found)],
+        };
+        for scores in ranked {
+            let ranked = NearestQuery::of_scores(scores);
+            bytes += ranked.bytes();
+            joined.should.push(SearchQuery::Nearest(Box::new(ranked)));
+        }
+        // Documents behind the first ones are found as well, without a part of the score.
+        let others = queries.into_iter();
+        let others =
+            others.map(|query| SearchQuery::Named { query: Box::new(query), boost: 0.0, name: None });
+        joined.should.extend(others);
     }
     request.bytes += bytes;
     Ok(())

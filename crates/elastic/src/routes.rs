@@ -17,9 +17,9 @@ use crate::request::{ElasticParameters, ElasticRequest, ReplyContent, segments_o
 use crate::service::ElasticService;
 use crate::writing::WriteAction;
 use crate::{
-    aliases, analysis, bulk, by_query, cat_tables, cluster_admin, cluster_health, deprecations, index_admin,
-    index_settings, lifecycle, otlp, points_in_time, rollover, scrolls, search, simulation, single,
-    templates, validation,
+    aliases, analysis, bulk, by_query, cat_tables, cluster_admin, cluster_health, cluster_state,
+    deprecations, explanation, index_admin, index_figures, index_settings, lifecycle, otlp, points_in_time,
+    rollover, scrolls, search, simulation, single, templates, terms_enum, validation,
 };
 
 /// Right that a request needs.
@@ -42,6 +42,8 @@ enum RouteOperation {
     Features,
     Health,
     ClusterFigures,
+    ClusterState,
+    IndexFigures,
     Nodes,
     Tables,
     GetClusterSettings,
@@ -60,6 +62,8 @@ enum RouteOperation {
     MultiSearch,
     FieldCaps,
     ValidateQuery,
+    ExplainHit,
+    EnumerateTerms,
     ResolveIndex,
     Analyze,
     Deprecations,
@@ -134,6 +138,11 @@ const ROUTES: &[ElasticRoute] = &[
     route("GET HEAD", "_cluster/health", Any, Do::Health),
     route("GET HEAD", "_cluster/health/NAME", Any, Do::Health),
     route("GET HEAD", "_cluster/stats", Read, Do::ClusterFigures),
+    route("GET HEAD", "_cluster/state/...", Read, Do::ClusterState),
+    route("GET HEAD", "_stats", Read, Do::IndexFigures),
+    route("GET HEAD", "_stats/NAME", Read, Do::IndexFigures),
+    route("GET HEAD", "INDEX/_stats", Read, Do::IndexFigures),
+    route("GET HEAD", "INDEX/_stats/NAME", Read, Do::IndexFigures),
     route("GET HEAD", "_nodes/...", Any, Do::Nodes),
     route("GET HEAD", "_cat/...", Read, Do::Tables),
     route("GET HEAD", "_cluster/settings", Read, Do::GetClusterSettings),
@@ -174,6 +183,8 @@ const ROUTES: &[ElasticRoute] = &[
     route("GET POST", "INDEX/_field_caps", Read, Do::FieldCaps),
     route("GET POST", "_validate/query", Read, Do::ValidateQuery),
     route("GET POST", "INDEX/_validate/query", Read, Do::ValidateQuery),
+    route("GET POST", "INDEX/_explain/NAME", Read, Do::ExplainHit),
+    route("GET POST", "INDEX/_terms_enum", Read, Do::EnumerateTerms),
     route("GET HEAD", "_resolve/index/NAME", Read, Do::ResolveIndex),
     route("GET POST", "_analyze", Read, Do::Analyze),
     route("GET POST", "INDEX/_analyze", Read, Do::Analyze),
@@ -254,6 +265,10 @@ const ROUTES: &[ElasticRoute] = &[
     route("GET HEAD", "_ingest/pipeline/NAME", Any, Do::GetNamed(NamedKind::Pipeline)),
     route("PUT POST", "_ingest/pipeline/NAME", Write, Do::PutNamed(NamedKind::Pipeline)),
     route("DELETE", "_ingest/pipeline/NAME", Write, Do::DeleteNamed(NamedKind::Pipeline)),
+    route("GET HEAD", "_search/pipeline", Any, Do::GetNamed(NamedKind::SearchPipeline)),
+    route("GET HEAD", "_search/pipeline/NAME", Any, Do::GetNamed(NamedKind::SearchPipeline)),
+    route("PUT", "_search/pipeline/NAME", Write, Do::PutNamed(NamedKind::SearchPipeline)),
+    route("DELETE", "_search/pipeline/NAME", Write, Do::DeleteNamed(NamedKind::SearchPipeline)),
     route("GET HEAD", "_ilm/policy", Any, Do::GetNamed(NamedKind::LifecyclePolicy)),
     route("GET HEAD", "_ilm/policy/NAME", Any, Do::GetNamed(NamedKind::LifecyclePolicy)),
     route("PUT", "_ilm/policy/NAME", Write, Do::PutNamed(NamedKind::LifecyclePolicy)),
@@ -392,6 +407,8 @@ pub(crate) fn is_search(request: &ElasticRequest) -> bool {
             | Do::MultiSearch
             | Do::NextPage
             | Do::FieldCaps
+            | Do::EnumerateTerms
+            | Do::IndexFigures
             | Do::Tables)
     );
     // A condition of a rollover may be the number of documents.
@@ -436,6 +453,8 @@ pub(crate) fn dispatch(
         Do::Features => ReplyContent::ok(json!({ "features": {} })),
         Do::Health => cluster_health::health(service, parameters, name),
         Do::ClusterFigures => cluster_health::figures(service),
+        Do::ClusterState => cluster_state::get(service, request, parameters, &found.rest),
+        Do::IndexFigures => index_figures::stats(service, parameters, index, name),
         Do::Nodes => cluster_health::nodes(service, request, &found.rest),
         Do::Tables => {
             let path: Vec<&str> = found.rest.iter().map(String::as_str).collect();
@@ -458,6 +477,8 @@ pub(crate) fn dispatch(
         Do::MultiSearch => search::multi_search(service, request, parameters, one_index),
         Do::FieldCaps => cluster_admin::field_caps(service, request, parameters, index),
         Do::ValidateQuery => validation::validate(service, request, parameters, index),
+        Do::ExplainHit => explanation::explain(service, request, parameters, index, name),
+        Do::EnumerateTerms => terms_enum::terms_enum(service, request, parameters, index),
         Do::ResolveIndex => validation::resolve_index(service, parameters, name),
         Do::Analyze => analysis::analyze(service, request, parameters, index),
         Do::Deprecations => deprecations::get(service, parameters, index),

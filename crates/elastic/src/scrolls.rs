@@ -160,7 +160,7 @@ impl HitSink for PageSink<'_> {
         }
         kept_hits::take(self.memory, kept_hits::bytes_of(&hit))?;
         if let Some(order) = &self.request.order {
-            hit.sort = order.keys(&hit);
+            hit.sort = order.keys(&hit)?;
         }
         self.hits.push(hit);
         if self.hits.len() < self.request.size {

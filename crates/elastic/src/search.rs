@@ -31,7 +31,7 @@ use crate::single::parsed;
 use crate::sort_keys::HitSortKey;
 use crate::sorting::HitOrder;
 use crate::storage::{ChunkRow, StoredSource};
-use crate::{alias_scope, explanation, hit_form, lookups, query_nearest, retrievers, scrolls};
+use crate::{alias_scope, explanation, hit_form, hybrid, lookups, query_nearest, retrievers, scrolls};
 
 /// A matching document.
 #[derive(Debug, Clone)]
@@ -58,6 +58,31 @@ pub(crate) struct SearchHit {
 }
 
 impl SearchHit {
+    /// A hit in an index at a position, with members that were read and their other form.
+    pub(crate) fn new(
+        index: OpenIndex,
+        ordinal: usize,
+        stored: StoredSource,
+        document: Map<String, Value>,
+        formed: Option<Map<String, Value>>,
+        score: f64,
+    ) -> Self {
+        SearchHit {
+            index,
+            ordinal,
+            stored,
+            document,
+            formed,
+            score,
+            matched: Vec::new(),
+            sort: Vec::new(),
+            place: None,
+            collapsed: None,
+            inner: Map::new(),
+            row: None,
+        }
+    }
+
     /// Members of the document as searches compare them.
     pub(crate) fn searched_members(&self) -> &Map<String, Value> {
         self.formed.as_ref().unwrap_or(&self.document)
@@ -319,7 +344,14 @@ fn search_body(
     let point = PointInTime::take(&mut body, parameters, expression)?;
     let _values = lookups::resolve(service, &mut body)?;
     retrievers::resolve(&mut body)?;
+    let hybrid = hybrid::resolve(service, &mut body, parameters)?;
+    if hybrid.is_some() && body.contains_key("knn") {
+        return Err(Error::Validation(vec!["[hybrid] cannot be used with [knn] beside it".to_owned()]));
+    }
     let mut request = HitSearch::parse(&body, parameters, scroll.is_some())?;
+    if let Some(hybrid) = hybrid {
+        request = request.with_hybrid(hybrid)?;
+    }
     if scroll.is_none() && point.is_none() && request.slice.is_some() {
         return Err(Error::IllegalArgument(
             "[slice] can only be used with [scroll] or [point-in-time] requests".to_owned(),

@@ -10,6 +10,7 @@ use crate::catalog::OpenIndex;
 use crate::collapse::HitCollapse;
 use crate::highlighting::HitHighlighting;
 use crate::hit_form::HitForm;
+use crate::hybrid::HybridFusion;
 use crate::kept_hits;
 use crate::mapping::check_doc_values;
 use crate::query::{self, SearchQuery};
@@ -49,6 +50,8 @@ pub(crate) struct HitSearch {
     pub(crate) rescoring: Vec<HitRescoring>,
     /// Fusion of the results of its queries, if their scores are not added.
     pub(crate) fusion: Option<RankFusion>,
+    /// Way in which the results of a `hybrid` query are joined.
+    pub(crate) hybrid: Option<HybridFusion>,
     /// True if hits show how they were scored.
     pub(crate) explains: bool,
     pub(crate) slice: Option<HitSlice>,
@@ -113,6 +116,7 @@ impl HitSearch {
             collapse: None,
             rescoring: Vec::new(),
             fusion: None,
+            hybrid: None,
             explains: parameters.flag("explain")?.unwrap_or(false),
             minimum_score: None,
             tracks_scores: parameters.flag("track_scores")?.unwrap_or(false),
@@ -293,6 +297,24 @@ impl HitSearch {
     }
 
     /// Checks that a search whose results are joined by their ranks has several queries, and no other order.
+    /// The search with the results of its `hybrid` query joined.
+    ///
+    /// # Errors
+    /// It has members that need another order, or scores of another kind.
+    pub(crate) fn with_hybrid(mut self, hybrid: HybridFusion) -> Result<Self, Error> {
+        let beside = [
+            ("scroll", self.is_scroll),
+            ("sort", self.order.is_some()),
+            ("rescore", !self.rescoring.is_empty()),
+            ("rank", self.fusion.is_some()),
+        ];
+        if let Some((other, _)) = beside.iter().find(|(_, has)| *has) {
+            return Err(Error::Validation(vec![format!("[hybrid] cannot be used with [{other}]")]));
+        }
+        self.hybrid = Some(hybrid);
+        Ok(self)
+    }
+
     fn check_fusion(&self, has_several: bool) -> Result<(), Error> {
         let Some(fusion) = self.fusion else { return Ok(()) };
         fusion.window(self.size)?;

@@ -195,6 +195,34 @@ fn found_object(
     Ok(object)
 }
 
+/// Index of a name, and its document as searches see it; `None` if it does not exist.
+pub(crate) fn searched(
+    service: &ElasticService,
+    parameters: &ElasticParameters,
+    index: &str,
+    id: &str,
+) -> Result<(OpenIndex, Option<StoredSource>), Error> {
+    let options = ReadOptions { is_realtime: false, ..ReadOptions::of(parameters)? };
+    let index = read_index(service, index)?.with_observed(&service.node)?;
+    let found = find(service, &index, id, &options)?;
+    Ok((index, found))
+}
+
+/// Members of an answer to a request that has found a document: it, as the request shows it.
+pub(crate) fn shown(
+    index: &OpenIndex,
+    found: &StoredSource,
+    parameters: &ElasticParameters,
+) -> Result<Option<Value>, Error> {
+    let options = ReadOptions::of(parameters)?;
+    if options.shown.is_none() && options.stored_fields.is_empty() {
+        return Ok(None);
+    }
+    let mut object = found_object(index, &found.id, Some(found), &options)?;
+    object.retain(|name, _| !["_index", "_id", "_version"].contains(&name.as_str()));
+    Ok(Some(Value::Object(object)))
+}
+
 /// Document as JSON.
 pub(crate) fn parsed(stored: &StoredSource) -> Result<Map<String, Value>, Error> {
     parsed_fields(stored, &ReadFields::All)

@@ -194,8 +194,15 @@ impl HitOrder {
     }
 
     /// Keys of a hit.
-    pub(crate) fn keys(&self, hit: &SearchHit) -> Vec<HitSortKey> {
-        self.keys.iter().map(|key| key.of(hit)).collect()
+    ///
+    /// # Errors
+    /// The filter of a key does not fit an object of the hit.
+    pub(crate) fn keys(&self, hit: &SearchHit) -> Result<Vec<HitSortKey>, Error> {
+        let of = |key: &HitOrderKey| match key.filter() {
+            None => Ok(key.of(hit)),
+            Some((path, filter)) => key.of_objects(hit, path, filter),
+        };
+        self.keys.iter().map(of).collect()
     }
 
     /// Order of two hits by their keys.
@@ -365,6 +372,7 @@ impl HitOrderKey {
         }
     }
 
+    /// Key of a hit, by all of its values.
     fn of(&self, hit: &SearchHit) -> HitSortKey {
         match self.field.as_str() {
             // A score beyond all floats is the largest one.
@@ -377,34 +385,39 @@ impl HitOrderKey {
             "_index" => return HitSortKey::Text(hit.index.entry.name.clone()),
             _ => {}
         }
+        self.of_values(hit, &[hit.searched_members()])
+    }
+
+    /// Key of a hit, by the values of its objects at a path that match a filter.
+    ///
+    /// # Errors
+    /// The filter does not fit an object.
+    fn of_objects(&self, hit: &SearchHit, path: &str, filter: &SearchQuery) -> Result<HitSortKey, Error> {
+        let mut matching = Vec::new();
+        for part in part_hits(hit, path) {
+            if searched(&part).score(filter, &mut Vec::new())?.is_some() {
+                matching.push(part);
+            }
+        }
+        let documents: Vec<&Map<String, Value>> = matching.iter().map(SearchHit::searched_members).collect();
+        Ok(self.of_values(hit, &documents))
+    }
+
+    /// Key of a hit, by the values in parts of it.
+    fn of_values(&self, hit: &SearchHit, parts: &[&Map<String, Value>]) -> HitSortKey {
         let Some((definition, source_path)) = hit.index.searched_at(&self.field) else {
             return self.missing(None);
         };
         let own_format = definition.get("format").and_then(Value::as_str);
         let kind = kind_of(type_of(definition));
-        let key = |value: &&Value| match kind {
+        let key = |value: &Value| match kind {
             FieldValueKind::Date => DateText::parse_value(value, own_format).map(|millis| self.date(millis)),
             _ => HitSortKey::of_kind(value, kind, &[]).map(|key| key.stored_as(type_of(definition))),
         };
         let is_whole = !["double", "float", "half_float", "scaled_float"].contains(&type_of(definition));
-        let found = match self.filter() {
-            None => {
-                let values = all_at(hit.searched_members(), &source_path);
-                let keys = values.iter().filter(|value| is_searched(definition, value)).filter_map(key);
-                self.one_of(keys, is_whole)
-            }
-            Some((path, filter)) => {
-                let mut keys = Vec::new();
-                for part in part_hits(hit, path) {
-                    if let Ok(Some(_)) = searched(&part).score(filter, &mut Vec::new()) {
-                        let values = all_at(part.searched_members(), &source_path);
-                        let of_part = values.iter().filter(|value| is_searched(definition, value));
-                        keys.extend(of_part.filter_map(key));
-                    }
-                }
-                self.one_of(keys.into_iter(), is_whole)
-            }
-        };
+        let values = parts.iter().flat_map(|part| all_at(part, &source_path));
+        let keys = values.filter(|value| is_searched(definition, value)).filter_map(key);
+        let found = self.one_of(keys, is_whole);
         found.unwrap_or_else(|| self.missing(Some((kind, own_format))))
     }
 

@@ -294,6 +294,7 @@ pub(crate) fn get_named(
     if found.is_empty() && !pattern.is_empty() && !pattern.contains('*') {
         return Err(Error::NotFound(match kind {
             NamedKind::LifecyclePolicy => format!("Lifecycle policy not found: {pattern}"),
+            NamedKind::SearchPipeline => format!("search pipeline [{pattern}] not found"),
             _ => format!("index template matching [{pattern}] not found"),
         }));
     }
@@ -311,7 +312,8 @@ pub(crate) fn get_named(
         | NamedKind::Pipeline
         | NamedKind::ClusterSettings
         | NamedKind::TypeAliases
-        | NamedKind::LifecyclePolicy => Value::Object(found.collect()),
+        | NamedKind::LifecyclePolicy
+        | NamedKind::SearchPipeline => Value::Object(found.collect()),
     })
 }
 
@@ -336,7 +338,8 @@ fn shown_template(kind: NamedKind, kept: &Value, is_flat: bool) -> Value {
         NamedKind::Pipeline
         | NamedKind::ClusterSettings
         | NamedKind::TypeAliases
-        | NamedKind::LifecyclePolicy => None,
+        | NamedKind::LifecyclePolicy
+        | NamedKind::SearchPipeline => None,
     };
     if let Some(settings) = of.and_then(|of| of.get_mut("settings"))
         && let Some(given) = settings.as_object()
@@ -392,6 +395,7 @@ pub(crate) fn delete_named(
             NamedKind::ComponentTemplate => "component_template",
             NamedKind::Pipeline => "pipeline",
             NamedKind::LifecyclePolicy => "lifecycle policy",
+            NamedKind::SearchPipeline => "search pipeline",
             _ => "index_template",
         };
         return Err(Error::NotFound(format!("{what} [{pattern}] missing")));

@@ -1,4 +1,4 @@
-//! Updates: a part of a document merged into the stored one.
+//! Updates: a part of a document merged into the stored one, or a script that changes it.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use crate::Error;
 use crate::catalog::OpenIndex;
 use crate::source::SourceFilter;
 use crate::storage::StoredSource;
+use crate::update_script::{ScriptedDocument, UpdateScript};
 use crate::writing::WriteConditions;
 
 /// An update of a document.
@@ -17,6 +18,9 @@ pub(crate) struct UpdateBody {
     pub(crate) upsert: Option<Map<String, Value>>,
     pub(crate) doc_as_upsert: bool,
     pub(crate) detect_noop: bool,
+    pub(crate) script: Option<Arc<UpdateScript>>,
+    /// True if the script changes what is inserted, too.
+    pub(crate) scripted_upsert: bool,
     /// Most repetitions after writes of others that came between.
     pub(crate) retries: Option<u32>,
 }
@@ -35,21 +39,25 @@ pub(crate) struct UpdateOptions {
 pub(crate) enum UpdateEffect {
     /// The document stays.
     Noop,
+    /// The document is removed.
+    Remove,
     /// The document becomes this one.
-    Write(Arc<str>),
+    Write(Map<String, Value>),
 }
 
 impl UpdateBody {
     /// Parses the body of an update. Options that it has, too, take precedence over those beside it.
     ///
     /// # Errors
-    /// It has a script, members that no update has, or values that these do not take.
+    /// It has members that no update has, or values that these do not take; its script is malformed.
     pub(crate) fn parse(body: Map<String, Value>, options: &mut UpdateOptions) -> Result<Self, Error> {
         let mut parsed = UpdateBody {
             doc: None,
             upsert: None,
             doc_as_upsert: false,
             detect_noop: true,
+            script: None,
+            scripted_upsert: false,
             retries: options.retries,
         };
         let object = |name: &str, value: Value| match value {
@@ -81,9 +89,8 @@ impl UpdateBody {
                 "_source" => options.shown = Some(SourceFilter::of_value(&value)?),
                 "if_seq_no" => conditions.if_seq_no = whole("if_seq_no", &value)?,
                 "if_primary_term" => conditions.if_primary_term = whole("if_primary_term", &value)?,
-                "script" | "scripted_upsert" => {
-                    return Err(Error::unsupported("an update by a script"));
-                }
+                "script" => parsed.script = Some(Arc::new(UpdateScript::parse(&value)?)),
+                "scripted_upsert" => parsed.scripted_upsert = flag("scripted_upsert", &value)?,
                 other => {
                     let best = if other.contains("doc") { "doc" } else { "upsert" };
                     return Err(Error::Content(format!(
@@ -92,7 +99,10 @@ impl UpdateBody {
                 }
             }
         }
-        if parsed.doc.is_none() {
+        if parsed.doc.is_some() && parsed.script.is_some() {
+            return Err(Error::Validation(vec!["can't provide both script and doc".to_owned()]));
+        }
+        if parsed.doc.is_none() && (parsed.script.is_none() || parsed.doc_as_upsert) {
             let reason = match parsed.doc_as_upsert {
                 true => "doc must be specified if doc_as_upsert is enabled",
                 false => "script or doc is missing",
@@ -100,6 +110,21 @@ impl UpdateBody {
             return Err(Error::Validation(vec![reason.to_owned()]));
         }
         Ok(parsed)
+    }
+}
+
+impl UpdateBody {
+    /// Effect of the update if there is no document; `None` if it has nothing to insert.
+    ///
+    /// # Errors
+    /// The script fails.
+    pub(crate) fn inserted(&self, about: ScriptedDocument<'_>) -> Result<Option<UpdateEffect>, Error> {
+        let inserted = if self.doc_as_upsert { &self.doc } else { &self.upsert };
+        match (inserted, self.script.as_ref().filter(|_| self.scripted_upsert)) {
+            (None, _) => Ok(None),
+            (Some(document), None) => Ok(Some(UpdateEffect::Write(document.clone()))),
+            (Some(document), Some(script)) => script.run(document.clone(), about).map(Some),
+        }
     }
 }
 
@@ -111,33 +136,35 @@ pub(crate) fn retries_of(number: i64) -> u32 {
 /// Applies an update to the stored document.
 ///
 /// # Errors
-/// There is no document, and nothing to insert.
+/// There is no document, and nothing to insert; the script fails.
 pub(crate) fn apply(
     index: &OpenIndex,
     id: &str,
     body: &UpdateBody,
     stored: Option<&StoredSource>,
 ) -> Result<UpdateEffect, Error> {
-    let text = |document: &Map<String, Value>| {
-        serde_json::to_string(document).expect("JSON with names for keys has a text").into()
+    let about = |stored: Option<&StoredSource>| ScriptedDocument {
+        index: &index.entry.name,
+        id,
+        routing: None,
+        version: stored.map(|stored| stored.version),
     };
     let Some(stored) = stored else {
-        let inserted = match body.doc_as_upsert {
-            true => body.doc.as_ref(),
-            false => body.upsert.as_ref(),
-        };
-        return match inserted {
-            Some(document) => Ok(UpdateEffect::Write(text(document))),
-            None => Err(Error::NoDocument { id: id.to_owned(), index: index.entry.name.clone() }),
-        };
+        let inserted = body.inserted(about(None))?;
+        let missing = || Error::NoDocument { id: id.to_owned(), index: index.entry.name.clone() };
+        return inserted.ok_or_else(missing);
     };
     let mut document: Map<String, Value> = serde_json::from_str(&stored.source.text()?)
         .map_err(|error| Error::Internal(format!("the document [{id}] is damaged: {error}")))?;
+    if let Some(script) = &body.script {
+        let about = about(Some(stored));
+        return script.run(document, ScriptedDocument { routing: stored.routing.as_deref(), ..about });
+    }
     let changed = body.doc.as_ref().is_some_and(|doc| merge(&mut document, doc));
     if !changed && body.detect_noop {
         return Ok(UpdateEffect::Noop);
     }
-    Ok(UpdateEffect::Write(text(&document)))
+    Ok(UpdateEffect::Write(document))
 }
 
 /// Merges objects into objects; other values replace. True if anything changed.
@@ -187,6 +214,12 @@ mod tests {
     fn bodies_that_are_none_are_refused() {
         for (body, kind) in [
             (json!({ "script": "x" }), "illegal_argument_exception"),
+            (json!({ "script": "ctx._source.a = 1", "doc": {} }), "action_request_validation_exception"),
+            (json!({ "script": 1 }), "illegal_argument_exception"),
+            (json!({ "script": { "id": "stored" } }), "illegal_argument_exception"),
+            (json!({ "script": "return", "scripted_upsert": 2 }), "x_content_parse_exception"),
+            (json!({ "script": "return", "doc_as_upsert": true }), "action_request_validation_exception"),
+            (json!({ "scripted_upsert": true }), "action_request_validation_exception"),
             (json!({}), "action_request_validation_exception"),
             (json!({ "doc_as_upsert": true }), "action_request_validation_exception"),
             (json!({ "dac": {} }), "x_content_parse_exception"),

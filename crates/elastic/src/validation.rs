@@ -8,6 +8,7 @@ use crate::Error;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
 use crate::evaluation::{SearchedDocument, SearchedWords};
+use crate::explanation::text_of_query;
 use crate::kept_hits::take_answer;
 use crate::names::{self, NameOptions};
 use crate::patterns::glob;
@@ -40,6 +41,7 @@ pub(crate) fn validate(
     for index in &indexes {
         let mut explanation = json!({ "index": index.entry.name, "valid": true });
         match evaluate_empty(index, &query) {
+            Ok(()) if explains => explanation["explanation"] = text_of_query(&query).into(),
             Ok(()) => {}
             Err(error) if error.status() == 400 => {
                 is_valid = false;

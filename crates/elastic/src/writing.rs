@@ -1,8 +1,9 @@
 //! Writes of single documents: index, create, update and delete, with their conditions and results.
 
 mod conditions;
+mod updates;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,19 +18,20 @@ use serde_json::{Map, Value, json};
 
 use self::conditions::check_conditions;
 pub(crate) use self::conditions::{VersionRule, WriteConditions, check};
+pub(crate) use self::updates::{ShownUpdate, UpdateCharge};
 use crate::Error;
-use crate::caller::{AdmittedSize, RewriteAdmission};
+use crate::caller::AdmittedSize;
 use crate::catalog::{CatalogEntries, OpenIndex, random_text};
-use crate::kept_hits;
 use crate::log_writes;
-use crate::placing::PlacedWrite;
+use crate::mapping;
+use crate::placing::{PlacedWrite, WritePlacer};
 use crate::service::ElasticService;
 use crate::slot_picking::SlotChoices;
 use crate::source::SourceFilter;
 use crate::storage::{self, StoredSource};
 use crate::typed;
 use crate::unflushed::{UnflushedState, WriteHold};
-use crate::update::{self, UpdateBody};
+use crate::update::{self, UpdateBody, UpdateEffect};
 
 /// Longest time for which writes that the store has no room for are tried again, from the last write of their
 /// request that was done.
@@ -37,6 +39,9 @@ pub(crate) const RETRY_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Pauses between the tries of such writes: the first, and the longest.
 pub(crate) const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
+
+/// Times that a script is executed for a document, each time with fields that the mapping lacked before.
+const FIELD_ROUNDS_MAX: usize = 8;
 
 /// Kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -96,76 +101,8 @@ impl SingleWrite {
     pub(crate) fn bytes(&self) -> usize {
         let parts = self.update.iter().flat_map(|update| [&update.doc, &update.upsert]).flatten();
         let text = |part: &Map<String, Value>| serde_json::to_string(part).map_or(0, |text| text.len());
-        self.source.len() + parts.map(text).sum::<usize>()
-    }
-}
-
-/// Counter of the document that an update writes again, if something limits that.
-pub(crate) struct UpdateCharge {
-    rewrites: Arc<dyn RewriteAdmission>,
-    /// Bytes of the update, which are counted already.
-    sent: usize,
-}
-
-impl UpdateCharge {
-    /// Creates the counter of a write in a group, or in none; `None` for other writes than updates, which
-    /// bring all of their documents, and without a limit.
-    pub(crate) fn of(
-        service: &ElasticService,
-        write: &SingleWrite,
-        group: Option<&DocumentGroup>,
-    ) -> Option<Self> {
-        if write.action != WriteAction::Update {
-            return None;
-        }
-        Some(UpdateCharge { rewrites: service.caller.rewrites(group)?, sent: write.bytes() })
-    }
-
-    /// Counts the document of an update that is decided.
-    ///
-    /// # Errors
-    /// The caller or the group has written too much.
-    pub(crate) fn count(&self, modification: &StoreModification) -> Result<(), Error> {
-        match modification {
-            StoreModification::Put(document) => {
-                Ok(self.rewrites.admit(document.stored_bytes(), self.sent)?)
-            }
-            StoreModification::Remove | StoreModification::Nothing => Ok(()),
-        }
-    }
-}
-
-/// Part of a document that the answer of an update has.
-#[derive(Debug, Clone)]
-pub(crate) struct ShownUpdate {
-    filter: SourceFilter,
-    memory: Option<Arc<QueryMemory>>,
-}
-
-impl ShownUpdate {
-    /// The part that a write asks for, if any.
-    pub(crate) fn of(write: &SingleWrite) -> Option<Self> {
-        let filter = write.shown.as_ref().filter(|filter| !filter.is_off)?;
-        let is_update = write.action == WriteAction::Update;
-        is_update.then(|| ShownUpdate { filter: filter.clone(), memory: write.answer.clone() })
-    }
-
-    /// Member `get` of the answer.
-    ///
-    /// # Errors
-    /// The answer has no memory for it. The update is not to be done then.
-    pub(crate) fn get(
-        &self,
-        seq_no: i64,
-        mappings: &Map<String, Value>,
-        document: &Map<String, Value>,
-    ) -> Result<Value, Error> {
-        let mut get = json!({ "_seq_no": seq_no, "_primary_term": 1, "found": true });
-        if let Some(part) = self.filter.apply_in(mappings, document) {
-            get["_source"] = Value::Object(part);
-        }
-        self.memory.as_ref().map_or(Ok(()), |memory| kept_hits::take_answer(memory, &get))?;
-        Ok(get)
+        let script = self.update.as_ref().and_then(|update| update.script.as_ref());
+        self.source.len() + parts.map(text).sum::<usize>() + script.map_or(0, |script| script.bytes())
     }
 }
 
@@ -180,6 +117,8 @@ pub(crate) struct WriteResult {
     pub(crate) status: u16,
     /// Document after an update, if it was asked for.
     pub(crate) get: Option<Value>,
+    /// Document that a script would make, if the mapping lacks fields of it: nothing was written.
+    pub(crate) unmapped: Option<Map<String, Value>>,
 }
 
 impl WriteResult {
@@ -234,15 +173,49 @@ pub(crate) fn write_share(
     let mut results = Vec::with_capacity(placed.len());
     while results.len() < placed.len() {
         let rest = &placed[results.len()..];
-        let mut bytes = 0;
-        let fits = |placed: &&PlacedWrite| {
+        let (mut bytes, mut together) = (0, 0);
+        let mut scripted = HashSet::new();
+        for placed in rest.iter().take(OPERATIONS_TOGETHER) {
             bytes += placed.write.source.len();
-            bytes <= OPERATION_BYTES_TOGETHER
-        };
-        let together = rest.iter().take(OPERATIONS_TOGETHER).take_while(fits).count().max(1);
-        results.extend(write_together(service, &rest[..together], slots));
+            // A script that makes new fields is executed once more, before the next write of its document.
+            let document = (placed.index.entry.number, placed.write.id.as_deref());
+            if together > 0 && (bytes > OPERATION_BYTES_TOGETHER || scripted.contains(&document)) {
+                break;
+            }
+            if placed.write.update.as_ref().is_some_and(|update| update.script.is_some()) {
+                scripted.insert(document);
+            }
+            together += 1;
+        }
+        let written = write_together(service, &rest[..together], slots);
+        let written = rest.iter().zip(written);
+        results.extend(written.map(|(placed, result)| with_new_fields(service, placed, result, slots)));
     }
     results
+}
+
+/// Result of a write after the fields that its script makes were added to the mapping, if it lacks some.
+fn with_new_fields(
+    service: &ElasticService,
+    placed: &PlacedWrite,
+    mut result: Result<WriteResult, Error>,
+    slots: &mut SlotChoices,
+) -> Result<WriteResult, Error> {
+    for _ in 0..FIELD_ROUNDS_MAX {
+        let Some(document) = result.as_mut().ok().and_then(|result| result.unmapped.take()) else {
+            return result;
+        };
+        let index = WritePlacer::new(service).fit(placed.index.clone(), Some(&document))?;
+        let again = PlacedWrite { index, ..placed.clone() };
+        result = write_together(service, &[again], slots).pop().expect("a write has a result");
+    }
+    match result {
+        Ok(WriteResult { unmapped: Some(_), .. }) => Err(Error::NotBegun(
+            "the document has other new fields each time that its script is executed: send the request again"
+                .to_owned(),
+        )),
+        result => result,
+    }
 }
 
 /// Node that takes a write, or the nodes.
@@ -532,8 +505,9 @@ fn decide(
         result: "created",
         status: 201,
         get: None,
+        unmapped: None,
     };
-    let source = match (write.action, stored_here) {
+    let source: Arc<str> = match (write.action, stored_here) {
         (WriteAction::Delete, _) => {
             result.seq_no = next_seq_no();
             index.live.removed(id, version);
@@ -545,14 +519,32 @@ fn decide(
         (WriteAction::Update, _) => {
             let body = write.update.as_ref().expect("the parser gives every update a body");
             match update::apply(index, id, body, stored_here)? {
-                update::UpdateEffect::Noop => {
-                    let stored = stored_here.expect("only a stored document can stay as it is");
-                    (result.version, result.seq_no) = (stored.version, stored.seq_no);
+                UpdateEffect::Noop => {
                     (result.result, result.status) = ("noop", 200);
-                    result.get = shown_after(index, write, stored)?;
+                    // A script that would have inserted the document has not.
+                    (result.version, result.seq_no) =
+                        stored_here.map_or((-1, -2), |stored| (stored.version, stored.seq_no));
+                    if let Some(stored) = stored_here {
+                        result.get = shown_after(index, write, stored)?;
+                    }
                     return Ok((result, SourceChange::Unchanged));
                 }
-                update::UpdateEffect::Write(source) => source,
+                UpdateEffect::Remove => {
+                    result.seq_no = next_seq_no();
+                    index.live.removed(id, version);
+                    (result.result, result.status) = ("deleted", 200);
+                    return Ok((result, SourceChange::Removed));
+                }
+                UpdateEffect::Write(document) => {
+                    let entry = &index.entry;
+                    let is_scripted = body.script.is_some();
+                    if is_scripted && mapping::lacks_fields(&entry.mappings, &entry.settings, &document)? {
+                        (result.result, result.unmapped) = ("noop", Some(document));
+                        return Ok((result, SourceChange::Unchanged));
+                    }
+                    let text = serde_json::to_string(&document);
+                    text.expect("JSON with names for keys has a text").into()
+                }
             }
         }
         (WriteAction::Index | WriteAction::Create, _) => Arc::clone(&write.source),

@@ -55,7 +55,7 @@ impl BucketTopHits {
     /// Adds a document of the bucket.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// There is no memory for it, or a filter of the order does not fit it.
     pub(super) fn add(
         &mut self,
         page: &InnerHits,
@@ -69,32 +69,41 @@ impl BucketTopHits {
         }
         take(memory, bytes_of(hit))?;
         self.hits.push(hit.clone());
-        self.cut(page, memory);
-        Ok(())
+        self.cut(page, memory)
     }
 
     /// Adds those of another bucket.
-    pub(super) fn merge(&mut self, other: BucketTopHits, page: &InnerHits, memory: &QueryMemory) {
+    ///
+    /// # Errors
+    /// A filter of the order does not fit a hit.
+    pub(super) fn merge(
+        &mut self,
+        other: BucketTopHits,
+        page: &InnerHits,
+        memory: &QueryMemory,
+    ) -> Result<(), Error> {
         self.documents += other.documents;
         self.best = self.best.into_iter().chain(other.best).reduce(f64::max);
         self.hits.extend(other.hits);
-        self.cut(page, memory);
+        self.cut(page, memory)
     }
 
     /// Drops the last hits, if there are many more than the page shows.
-    fn cut(&mut self, page: &InnerHits, memory: &QueryMemory) {
+    fn cut(&mut self, page: &InnerHits, memory: &QueryMemory) -> Result<(), Error> {
         if self.hits.len() > 2 * page.reach() + TOP_STEP {
-            let mut first = page.ordered(&self.hits);
+            let mut first = page.ordered(&self.hits)?;
             let dropped = first.split_off(page.reach());
             memory.give_back(dropped.iter().map(bytes_of).sum());
             self.hits = first;
         }
+        Ok(())
     }
 
     /// The page, with the facts of all hits. Documents that are in rows are read for it.
     ///
     /// # Errors
-    /// There is no memory for a document, the store cannot be read, or the client has left.
+    /// There is no memory for a document, the store cannot be read, the client has left, or a filter of the
+    /// order does not fit a hit.
     pub(super) fn answer(
         &self,
         page: &InnerHits,
@@ -102,7 +111,7 @@ impl BucketTopHits {
         memory: &QueryMemory,
     ) -> Result<Value, Error> {
         let total_as_number = scope.total_as_number;
-        let reached = page.reached(&self.hits).into_iter().map(|at| self.hits[at].clone());
+        let reached = page.reached(&self.hits)?.into_iter().map(|at| self.hits[at].clone());
         let mut reached: Vec<SearchHit> = reached.collect();
         for hit in reached.iter_mut().filter(|hit| hit.row.is_some()) {
             // After the end of the time, too, what was found is shown.
@@ -110,7 +119,7 @@ impl BucketTopHits {
             read_whole(from_mut(hit), memory)?;
         }
         let hits: Vec<&SearchHit> = reached.iter().collect();
-        let mut shown = page.of(&hits, total_as_number, scope.query);
+        let mut shown = page.of(&hits, total_as_number, scope.query)?;
         let all = self.documents;
         shown["total"] = if total_as_number { json!(all) } else { json!({ "value": all, "relation": "eq" }) };
         if !shown["max_score"].is_null() {

@@ -7,12 +7,10 @@ use millrace_linguistics::TextLanguage;
 use super::parts::AnalysisPart;
 use super::steps::AnalyzerSteps;
 use super::stop_words::FRENCH_ARTICLES;
+use super::synonyms::SynonymRules;
 use super::tokenizers::GRAM_MAX;
 use super::word_steps::{WordChange, WordStep};
 use crate::Error;
-
-/// Words of one rule of synonyms, at most.
-const SYNONYMS_MAX: usize = 100;
 
 /// Words of a shingle, at most.
 const SHINGLE_MAX: usize = 8;
@@ -122,10 +120,9 @@ pub(super) fn add(
     notes: &mut Vec<String>,
 ) -> Result<(), Error> {
     if matches!(part.kind(), "synonym" | "synonym_graph") {
-        let others = synonyms(part, steps, notes)?;
-        let of_lists = others.values().flatten().map(|other| other.len() + size_of::<String>());
-        steps.list_bytes += of_lists.sum::<usize>();
-        steps.words.push(WordStep::Synonyms(others));
+        let rules = SynonymRules::read(part, steps, notes)?;
+        steps.list_bytes += rules.bytes();
+        steps.words.push(WordStep::Synonyms(rules));
     } else if let Some(changes) = changes_of(part, notes)? {
         steps.words.extend(changes.into_iter().map(WordStep::Change));
     } else {
@@ -361,59 +358,6 @@ fn overrides(part: &AnalysisPart) -> Result<HashMap<String, String>, Error> {
             return Err(part.refusal(&format!("Invalid Keyword override Rule:{rule}")));
         };
         others.extend(words.split(',').map(|word| (word.trim().to_owned(), other.trim().to_owned())));
-    }
-    Ok(others)
-}
-
-/// Words that stand in the place of others, by rules. Terms are divided as texts are up to this step.
-fn synonyms(
-    part: &AnalysisPart,
-    steps: &AnalyzerSteps,
-    notes: &mut Vec<String>,
-) -> Result<HashMap<String, Vec<String>>, Error> {
-    let mut others: HashMap<String, Vec<String>> = HashMap::new();
-    if !part.has("synonyms") || part.text("format").is_some_and(|format| format == "wordnet") {
-        part.note("has its synonyms elsewhere or in another format, and is passed over", notes);
-        return Ok(others);
-    }
-    let (expands, mut has_longer) = (part.flag("expand", true), false);
-    for rule in part.texts("synonyms") {
-        let mut words_of = |side: &str| {
-            let mut words = Vec::new();
-            for term in side.split(',').map(str::trim).filter(|term| !term.is_empty()) {
-                match steps.words_of(term).as_slice() {
-                    [one] => words.push(one.text.clone()),
-                    _ => has_longer = true,
-                }
-            }
-            words
-        };
-        if rule.starts_with('#') {
-            continue;
-        }
-        let (from, to) = match rule.split_once("=>") {
-            Some((from, to)) => (words_of(from), words_of(to)),
-            None => {
-                let all = words_of(&rule);
-                let first = all.iter().take(if expands { all.len() } else { 1 });
-                (all.clone(), first.cloned().collect())
-            }
-        };
-        if from.len().max(to.len()) > SYNONYMS_MAX {
-            return Err(part.refusal(&format!("a rule has more than {SYNONYMS_MAX} synonyms")));
-        }
-        for word in from {
-            let known = others.entry(word).or_default();
-            for other in &to {
-                if known.len() < SYNONYMS_MAX && !known.contains(other) {
-                    known.push(other.clone());
-                }
-            }
-        }
-    }
-    others.retain(|_, words| !words.is_empty());
-    if has_longer {
-        part.note("has terms of several words, which are passed over", notes);
     }
     Ok(others)
 }

@@ -9,6 +9,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::parts::GROWTH_MAX;
 use super::steps::StepWord;
+use super::synonyms::SynonymRules;
 use super::tokenizers::grams;
 use crate::normalizer::ascii;
 
@@ -167,8 +168,8 @@ pub(super) enum WordStep {
         keeps_whole: bool,
         is_from_edge: bool,
     },
-    /// Other words stand in the place of one.
-    Synonyms(HashMap<String, Vec<String>>),
+    /// Other words stand in the place of one or several.
+    Synonyms(SynonymRules),
     /// Parts of a word that groups of expressions find, beside it or in its place.
     Captures {
         patterns: Vec<Regex>,
@@ -258,12 +259,7 @@ impl WordStep {
                     }
                 });
             }
-            WordStep::Synonyms(others) => {
-                return beside(words, |word, beside| match others.get(&word.text) {
-                    Some(others) => beside.extend(others.iter().cloned()),
-                    None => beside.push(word.text.clone()),
-                });
-            }
+            WordStep::Synonyms(rules) => return rules.apply(words),
             WordStep::Captures { patterns, keeps_whole } => {
                 return beside(words, |word, beside| {
                     let found = patterns.iter().flat_map(|pattern| pattern.captures_iter(&word.text));
@@ -388,7 +384,7 @@ fn each_longer(mut words: Vec<StepWord>, mut change: impl FnMut(&mut StepWord)) 
 }
 
 /// Words with others at the positions of each. Those after too many are left out.
-fn beside(words: Vec<StepWord>, of_word: impl Fn(&StepWord, &mut Vec<String>)) -> Vec<StepWord> {
+pub(super) fn beside(words: Vec<StepWord>, of_word: impl Fn(&StepWord, &mut Vec<String>)) -> Vec<StepWord> {
     let own_bytes: usize = words.iter().map(|word| word.text.len()).sum();
     let (most, bytes_most) = (words.len().max(BESIDE_MAX), own_bytes.max(BESIDE_BYTES_MAX));
     let (mut all, mut beside, mut bytes) = (Vec::with_capacity(words.len()), Vec::new(), 0);

@@ -4,20 +4,15 @@ use serde_json::{Map, Value};
 
 use super::{FormulaFunction, FormulaNode, FormulaOperator, ScriptFormula, VectorMeasure};
 use crate::Error;
+use crate::scripts::{ScriptCursor, ScriptToken};
 use crate::vector_similarity::vector_of;
 
 /// Operands of a formula, and their depth in each other.
 const OPERANDS_MAX: usize = 256;
 const DEPTH_MAX: usize = 32;
 
-/// Signs; of those that begin alike, the longer one first.
-const SIGNS: [&str; 26] = [
-    "&&", "||", "==", "!=", "<=", ">=", "+", "-", "*", "/", "%", "(", ")", "<", ">", "!", "?", ":", ";", ",",
-    ".", "[", "]", "{", "}", "=",
-];
-
 /// Operators between two operands, those that bind least first.
-const OPERATORS: &[&[(&str, FormulaOperator)]] = &[
+pub(crate) const OPERATORS: &[&[(&str, FormulaOperator)]] = &[
     &[("||", FormulaOperator::Or)],
     &[("&&", FormulaOperator::And)],
     &[("==", FormulaOperator::Equal), ("!=", FormulaOperator::NotEqual)],
@@ -31,75 +26,16 @@ const OPERATORS: &[&[(&str, FormulaOperator)]] = &[
     &[("*", FormulaOperator::Multiply), ("/", FormulaOperator::Divide), ("%", FormulaOperator::Remainder)],
 ];
 
-#[derive(Debug, Clone, PartialEq)]
-enum FormulaToken {
-    Number(f64),
-    Name(String),
-    Text(String),
-    Sign(&'static str),
-}
-
 /// Error of a part of a script that is not of a formula.
 fn unknown(part: &str) -> Error {
     Error::IllegalArgument(format!(
-        "[{part}] is not part of a formula, and of scripts formulas alone are supported; docs/elastic.md lists what there is"
+        "[{part}] is not part of a formula, and formulas are the only scripts that are supported here; docs/elastic.md lists what there is"
     ))
-}
-
-/// Parts of a script.
-fn tokens_of(source: &str) -> Result<Vec<FormulaToken>, Error> {
-    let mut tokens = Vec::new();
-    let mut rest = source.trim_start();
-    while let Some(first) = rest.chars().next() {
-        let is_of_name = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
-        let begins_number = |text: &str| text.starts_with(|sign: char| sign.is_ascii_digit());
-        let length = if begins_number(rest) || first == '.' && begins_number(&rest[1..]) {
-            let (number, length) = number_at(rest)?;
-            tokens.push(FormulaToken::Number(number));
-            length
-        } else if is_of_name(first) {
-            let length = rest.find(|sign: char| !is_of_name(sign)).unwrap_or(rest.len());
-            tokens.push(FormulaToken::Name(rest[..length].to_owned()));
-            length
-        } else if first == '\'' || first == '"' {
-            let length = rest[1..].find(first).ok_or_else(|| unknown(rest))?;
-            tokens.push(FormulaToken::Text(rest[1..=length].to_owned()));
-            length + 2
-        } else {
-            let sign = SIGNS.into_iter().find(|sign| rest.starts_with(sign)).ok_or_else(|| unknown(rest))?;
-            tokens.push(FormulaToken::Sign(sign));
-            sign.len()
-        };
-        rest = rest[length..].trim_start();
-    }
-    Ok(tokens)
-}
-
-/// Number at the beginning of a text, and its length with the letter of its type.
-fn number_at(text: &str) -> Result<(f64, usize), Error> {
-    let bytes = text.as_bytes();
-    let digits = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let mut length = digits(0);
-    if bytes.get(length) == Some(&b'.') {
-        length += 1;
-        length += digits(length);
-    }
-    if matches!(bytes.get(length), Some(b'e' | b'E')) {
-        let sign = usize::from(matches!(bytes.get(length + 1), Some(b'+' | b'-')));
-        let exponent = bytes.get(length + 1 + sign..).map_or(0, |_| digits(length + 1 + sign));
-        if exponent > 0 {
-            length += 1 + sign + exponent;
-        }
-    }
-    let number = text[..length].parse().map_err(|_| unknown(&text[..length]))?;
-    let has_type = matches!(bytes.get(length), Some(b'f' | b'F' | b'd' | b'D' | b'l' | b'L'));
-    Ok((number, length + usize::from(has_type)))
 }
 
 /// Reader of a script.
 pub(super) struct FormulaParser<'p> {
-    tokens: Vec<FormulaToken>,
-    at: usize,
+    cursor: ScriptCursor,
     parameters: &'p Map<String, Value>,
     figures: &'p [&'p str],
     variables: Vec<String>,
@@ -113,8 +49,8 @@ impl<'p> FormulaParser<'p> {
         parameters: &'p Map<String, Value>,
         figures: &'p [&'p str],
     ) -> Result<Self, Error> {
-        let (tokens, variables) = (tokens_of(source)?, Vec::new());
-        Ok(FormulaParser { tokens, at: 0, parameters, figures, variables, operands: 0, depth: 0 })
+        let (cursor, variables) = (ScriptCursor::new(source, unknown)?, Vec::new());
+        Ok(FormulaParser { cursor, parameters, figures, variables, operands: 0, depth: 0 })
     }
 
     /// Reads all of the script.
@@ -122,13 +58,13 @@ impl<'p> FormulaParser<'p> {
         let mut variables = Vec::new();
         while let Some(name) = self.declared() {
             variables.push(self.formula()?);
-            self.expect(";")?;
+            self.cursor.expect(";")?;
             self.variables.push(name);
         }
         let result = self.outcome()?;
-        match self.tokens.get(self.at) {
+        match self.cursor.peek(0) {
             None => Ok(ScriptFormula { variables, result }),
-            Some(_) => Err(self.unknown()),
+            Some(_) => Err(self.cursor.unknown()),
         }
     }
 
@@ -136,17 +72,17 @@ impl<'p> FormulaParser<'p> {
     fn outcome(&mut self) -> Result<FormulaNode, Error> {
         let mut choices = Vec::new();
         let last = loop {
-            if !self.takes_name("if") {
-                self.takes_name("return");
+            if !self.cursor.takes_name("if") {
+                self.cursor.takes_name("return");
                 let last = self.formula()?;
-                self.takes(";");
+                self.cursor.takes(";");
                 break last;
             }
-            self.expect("(")?;
+            self.cursor.expect("(")?;
             let condition = self.formula()?;
-            self.expect(")")?;
+            self.cursor.expect(")")?;
             choices.push((condition, self.returned()?));
-            if self.takes_name("else") && !self.is_at_name("if") {
+            if self.cursor.takes_name("else") && !self.cursor.is_at_name("if") {
                 break self.returned()?;
             }
         };
@@ -158,41 +94,42 @@ impl<'p> FormulaParser<'p> {
 
     /// Reads `return FORMULA;`, in braces or without.
     fn returned(&mut self) -> Result<FormulaNode, Error> {
-        let has_braces = self.takes("{");
-        if !self.takes_name("return") {
-            return Err(self.unknown());
+        let has_braces = self.cursor.takes("{");
+        if !self.cursor.takes_name("return") {
+            return Err(self.cursor.unknown());
         }
         let value = self.formula()?;
-        let has_end = self.takes(";");
+        let has_end = self.cursor.takes(";");
         if has_braces {
-            self.expect("}")?;
+            self.cursor.expect("}")?;
         } else if !has_end {
-            return Err(self.unknown());
+            return Err(self.cursor.unknown());
         }
         Ok(value)
     }
 
     /// Name of the variable that is declared here, up to its value; `None` if none is.
     fn declared(&mut self) -> Option<String> {
-        match self.tokens.get(self.at..self.at + 3)? {
-            [FormulaToken::Name(kind), FormulaToken::Name(name), FormulaToken::Sign("=")]
-                if ["double", "float", "def"].contains(&kind.as_str()) =>
-            {
-                let name = name.clone();
-                self.at += 3;
-                Some(name)
-            }
-            _ => None,
+        let (ScriptToken::Name(kind), ScriptToken::Name(name), ScriptToken::Sign("=")) =
+            (self.cursor.peek(0)?, self.cursor.peek(1)?, self.cursor.peek(2)?)
+        else {
+            return None;
+        };
+        if !["double", "float", "def"].contains(&kind.as_str()) {
+            return None;
         }
+        let name = name.clone();
+        self.cursor.return_to(self.cursor.position() + 3);
+        Some(name)
     }
 
     fn formula(&mut self) -> Result<FormulaNode, Error> {
         let condition = self.operation(0)?;
-        if !self.takes("?") {
+        if !self.cursor.takes("?") {
             return Ok(condition);
         }
         let then = self.formula()?;
-        self.expect(":")?;
+        self.cursor.expect(":")?;
         let otherwise = self.formula()?;
         Ok(FormulaNode::Choice(Box::new([condition, then, otherwise])))
     }
@@ -201,7 +138,7 @@ impl<'p> FormulaParser<'p> {
     fn operation(&mut self, level: usize) -> Result<FormulaNode, Error> {
         let Some(operators) = OPERATORS.get(level) else { return self.operand() };
         let mut left = self.operation(level + 1)?;
-        while let Some((_, operator)) = operators.iter().find(|(sign, _)| self.takes(sign)) {
+        while let Some((_, operator)) = operators.iter().find(|(sign, _)| self.cursor.takes(sign)) {
             let right = self.operation(level + 1)?;
             left = FormulaNode::Binary(*operator, Box::new(left), Box::new(right));
         }
@@ -216,26 +153,26 @@ impl<'p> FormulaParser<'p> {
                 "a script may have {OPERANDS_MAX} operands, {DEPTH_MAX} deep in each other"
             )));
         }
-        let token = self.tokens.get(self.at).cloned();
-        self.at += 1;
-        let node = match token {
-            Some(FormulaToken::Number(number)) => FormulaNode::Number(number),
-            Some(FormulaToken::Sign("+")) => self.operand()?,
-            Some(FormulaToken::Sign("-")) => FormulaNode::Binary(
+        let begin = self.cursor.position();
+        let node = match self.cursor.advance() {
+            Some(ScriptToken::Whole(number)) => FormulaNode::Number(number as f64),
+            Some(ScriptToken::Number(number)) => FormulaNode::Number(number),
+            Some(ScriptToken::Sign("+")) => self.operand()?,
+            Some(ScriptToken::Sign("-")) => FormulaNode::Binary(
                 FormulaOperator::Multiply,
                 Box::new(FormulaNode::Number(-1.0)),
                 Box::new(self.operand()?),
             ),
-            Some(FormulaToken::Sign("!")) => FormulaNode::Not(Box::new(self.operand()?)),
-            Some(FormulaToken::Sign("(")) => {
+            Some(ScriptToken::Sign("!")) => FormulaNode::Not(Box::new(self.operand()?)),
+            Some(ScriptToken::Sign("(")) => {
                 let inner = self.formula()?;
-                self.expect(")")?;
+                self.cursor.expect(")")?;
                 inner
             }
-            Some(FormulaToken::Name(name)) => self.named(name)?,
+            Some(ScriptToken::Name(name)) => self.named(name)?,
             _ => {
-                self.at -= 1;
-                return Err(self.unknown());
+                self.cursor.return_to(begin);
+                return Err(self.cursor.unknown());
             }
         };
         self.depth -= 1;
@@ -249,10 +186,10 @@ impl<'p> FormulaParser<'p> {
             _ => {}
         }
         let mut path = name;
-        while self.takes(".") {
-            path = format!("{path}.{}", self.name()?);
+        while self.cursor.takes(".") {
+            path = format!("{path}.{}", self.cursor.name()?);
         }
-        if self.takes("(") {
+        if self.cursor.takes("(") {
             return self.call(&path);
         }
         match path.as_str() {
@@ -272,12 +209,12 @@ impl<'p> FormulaParser<'p> {
 
     /// Reads the rest of `doc['FIELD'].value`, or of a number of values.
     fn value_of_field(&mut self) -> Result<FormulaNode, Error> {
-        let field = self.text_in_brackets()?;
-        self.expect(".")?;
-        let property = self.name()?;
-        let is_call = self.takes("(");
+        let field = self.cursor.text_in_brackets()?;
+        self.cursor.expect(".")?;
+        let property = self.cursor.name()?;
+        let is_call = self.cursor.takes("(");
         if is_call {
-            self.expect(")")?;
+            self.cursor.expect(")")?;
         }
         let is_empty = |field: String| FormulaNode::Not(Box::new(FormulaNode::FieldCount(field)));
         match (property.as_str(), is_call) {
@@ -304,12 +241,12 @@ impl<'p> FormulaParser<'p> {
     fn parameter_path(&mut self) -> Result<Vec<String>, Error> {
         let mut path = Vec::new();
         loop {
-            if self.takes(".") {
-                path.push(self.name()?);
-            } else if self.tokens.get(self.at) == Some(&FormulaToken::Sign("[")) {
-                path.push(self.text_in_brackets()?);
+            if self.cursor.takes(".") {
+                path.push(self.cursor.name()?);
+            } else if self.cursor.is_at("[") {
+                path.push(self.cursor.text_in_brackets()?);
             } else if path.is_empty() {
-                return Err(self.unknown());
+                return Err(self.cursor.unknown());
             } else {
                 return Ok(path);
             }
@@ -324,83 +261,33 @@ impl<'p> FormulaParser<'p> {
     /// Reads the rest of a call of a function.
     fn call(&mut self, name: &str) -> Result<FormulaNode, Error> {
         if let Some(measure) = VectorMeasure::named(name) {
-            if self.name()? != "params" {
+            if self.cursor.name()? != "params" {
                 return Err(unknown(&format!("{name} without params.VECTOR")));
             }
             let path = self.parameter_path()?;
             let vector = self.parameter_at(&path).and_then(vector_of);
             let vector = vector.ok_or_else(|| unknown(&format!("params.{}", path.join("."))))?;
-            self.expect(",")?;
-            let field = if let Some(FormulaToken::Text(field)) = self.tokens.get(self.at).cloned() {
-                self.at += 1;
+            self.cursor.expect(",")?;
+            let field = if let Some(ScriptToken::Text(field)) = self.cursor.peek(0).cloned() {
+                self.cursor.advance();
                 field
-            } else if self.name()? == "doc" {
-                self.text_in_brackets()?
+            } else if self.cursor.name()? == "doc" {
+                self.cursor.text_in_brackets()?
             } else {
-                return Err(self.unknown());
+                return Err(self.cursor.unknown());
             };
-            self.expect(")")?;
+            self.cursor.expect(")")?;
             return Ok(FormulaNode::Compared(measure, vector, field));
         }
         let (function, count) = FormulaFunction::named(name).ok_or_else(|| unknown(name))?;
         let mut given = Vec::with_capacity(count);
         for at in 0..count {
             if at > 0 {
-                self.expect(",")?;
+                self.cursor.expect(",")?;
             }
             given.push(self.formula()?);
         }
-        self.expect(")")?;
+        self.cursor.expect(")")?;
         Ok(FormulaNode::Call(function, given))
-    }
-
-    fn text_in_brackets(&mut self) -> Result<String, Error> {
-        self.expect("[")?;
-        let Some(FormulaToken::Text(text)) = self.tokens.get(self.at).cloned() else {
-            return Err(self.unknown());
-        };
-        self.at += 1;
-        self.expect("]")?;
-        Ok(text)
-    }
-
-    fn name(&mut self) -> Result<String, Error> {
-        let Some(FormulaToken::Name(name)) = self.tokens.get(self.at).cloned() else {
-            return Err(self.unknown());
-        };
-        self.at += 1;
-        Ok(name)
-    }
-
-    fn is_at_name(&self, name: &str) -> bool {
-        matches!(self.tokens.get(self.at), Some(FormulaToken::Name(here)) if here == name)
-    }
-
-    /// Passes over a name, if it is here.
-    fn takes_name(&mut self, name: &str) -> bool {
-        let is_here = self.is_at_name(name);
-        self.at += usize::from(is_here);
-        is_here
-    }
-
-    /// Passes over a sign, if it is here.
-    fn takes(&mut self, sign: &str) -> bool {
-        let is_here = matches!(self.tokens.get(self.at), Some(FormulaToken::Sign(here)) if *here == sign);
-        self.at += usize::from(is_here);
-        is_here
-    }
-
-    fn expect(&mut self, sign: &str) -> Result<(), Error> {
-        if self.takes(sign) { Ok(()) } else { Err(self.unknown()) }
-    }
-
-    /// Error of the part here.
-    fn unknown(&self) -> Error {
-        match self.tokens.get(self.at) {
-            None => unknown("the end"),
-            Some(FormulaToken::Number(number)) => unknown(&number.to_string()),
-            Some(FormulaToken::Name(text) | FormulaToken::Text(text)) => unknown(text),
-            Some(FormulaToken::Sign(sign)) => unknown(sign),
-        }
     }
 }

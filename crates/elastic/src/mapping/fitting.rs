@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::checks::limit_of;
+use super::checks::{check_limit, limit_of};
+use super::defaults::ignores_beyond_limit;
 use super::dynamic::DynamicRules;
 use super::{DEPTH_MAX, check_value, count_fields, field_at, is_flag, is_object, type_of};
 use crate::Error;
@@ -23,6 +24,20 @@ pub(crate) fn fit_in_place(
     let outcome = pass.document(mappings, document);
     pass.rules.give_back(mappings);
     outcome.map(|()| pass.changed)
+}
+
+/// True if a mapping lacks fields of a document, and can have them.
+///
+/// # Errors
+/// The document does not fit.
+pub(crate) fn lacks_fields(
+    mappings: &Map<String, Value>,
+    settings: &BTreeMap<String, Value>,
+    document: &Map<String, Value>,
+) -> Result<bool, Error> {
+    let mut with_fields = mappings.clone();
+    let is_changed = fit_in_place(&mut with_fields, document)?;
+    Ok(is_changed && !(ignores_beyond_limit(settings) && check_limit(&with_fields, settings).is_err()))
 }
 
 /// Fields of a document that is taken as it is.

@@ -70,6 +70,10 @@ pub(super) fn parse(kind: &str, body: &Value, scope: ParseScope<'_>) -> Result<S
             Ok(SearchQuery::Functions(Box::new(FunctionQuery::parse(kind, &members()?, scope)?)))
         }
         "query_string" | "simple_query_string" => query_text::of_members(kind, &members()?, scope),
+        "hybrid" => Err(Error::Parsing(
+            "hybrid query must be a top level query of a search and cannot be wrapped into other queries"
+                .to_owned(),
+        )),
         other => Err(Error::unknown(&format!("unknown query [{other}]"))),
     }
 }

@@ -48,6 +48,10 @@ fn changes(operation: RouteOperation) -> bool {
         | Do::Features
         | Do::Health
         | Do::ClusterFigures
+        | Do::ClusterState
+        | Do::IndexFigures
+        | Do::ExplainHit
+        | Do::EnumerateTerms
         | Do::Nodes
         | Do::Tables
         | Do::GetClusterSettings

@@ -74,7 +74,7 @@ impl<'s> SearchSink<'s> {
     /// Keeps a hit if it is among the first.
     fn keep_in_order(&mut self, mut hit: SearchHit) -> Result<(), Error> {
         if let Some(order) = &self.request.order {
-            hit.sort = order.keys(&hit);
+            hit.sort = order.keys(&hit)?;
         }
         self.kept.add(hit)
     }

@@ -11,7 +11,7 @@ use crate::lifecycle::{StreamLifecycle, check_policy};
 use crate::mapping::{PartOrigin, field_at, type_of};
 use crate::names::NAME_BYTES_MAX;
 use crate::patterns::overlap;
-use crate::{Error, analyzers, index_admin, index_settings};
+use crate::{Error, analyzers, hybrid, index_admin, index_settings};
 
 /// Patterns of one template.
 const PATTERNS_MAX: usize = 1_000;
@@ -39,7 +39,8 @@ fn check_members(kind: NamedKind, name: &str, body: &Map<String, Value>) -> Resu
         NamedKind::Pipeline
         | NamedKind::ClusterSettings
         | NamedKind::TypeAliases
-        | NamedKind::LifecyclePolicy => return Ok(()),
+        | NamedKind::LifecyclePolicy
+        | NamedKind::SearchPipeline => return Ok(()),
     };
     let refuse = |member: &str| Error::unknown(&format!("unknown key [{member}] in the template [{name}]"));
     if let Some(unknown) = body.keys().find(|member| !known.contains(&member.as_str())) {
@@ -123,6 +124,10 @@ pub(crate) fn checked(
     }
     if kind == NamedKind::LifecyclePolicy {
         check_policy(&body)?;
+        return Ok(body);
+    }
+    if kind == NamedKind::SearchPipeline {
+        hybrid::check_pipeline(&body)?;
         return Ok(body);
     }
     let of = body.get("template").and_then(Value::as_object).unwrap_or(&body);

@@ -255,14 +255,20 @@ impl<'a> OwnedWrite<'a> {
                 };
                 WriteAttempt::Change(change, PlannedResult::Known(Ok(result)))
             }
+            (Ok((result, StoreModification::Remove)), Some(timestamp)) => {
+                let change = ConditionalChange {
+                    condition: StoredCondition::WrittenAt(timestamp),
+                    effect: ConditionalEffect::Remove,
+                    ..self.look()
+                };
+                WriteAttempt::Change(change, PlannedResult::Known(Ok(result)))
+            }
             (Ok((result, _)), Some(timestamp)) => WriteAttempt::Settled(Ok(stamped(result, timestamp))),
             (Err(error), Some(_)) => WriteAttempt::Settled(Err(error)),
             // The document may be stored: then the owner shows it.
             (Err(missing), None) => WriteAttempt::Change(self.look(), PlannedResult::Known(Err(missing))),
-            (Ok(_), None) => {
-                let reason = "an update of a document that does not exist has nothing to write";
-                WriteAttempt::Settled(Err(Error::Internal(reason.to_owned())))
-            }
+            // A script inserts nothing. The document may be stored, too.
+            (Ok((result, _)), None) => WriteAttempt::Change(self.look(), PlannedResult::Known(Ok(result))),
         }
     }
 

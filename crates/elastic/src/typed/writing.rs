@@ -20,7 +20,8 @@ use crate::placing::PlacedWrite;
 use crate::service::ElasticService;
 use crate::source_text::typed_text;
 use crate::storage;
-use crate::update::{UpdateBody, merge};
+use crate::update::{UpdateBody, UpdateEffect, merge};
+use crate::update_script::{ScriptedDocument, UpdateScript};
 use crate::writing::{
     DecidedWrite, DecisionSlot, ShownUpdate, SingleWrite, UpdateCharge, WriteAction, WriteConditions,
     WriteResult,
@@ -137,11 +138,24 @@ pub(super) struct TypedReader {
 pub(super) enum TypedEffect {
     Put(Document),
     Remove,
-    Update {
-        body: UpdateBody,
-        /// Document if there is none yet.
-        inserted: Option<Document>,
-    },
+    Update { body: UpdateBody, inserted: TypedInsertion },
+}
+
+/// Effect of an update if there is no document.
+#[derive(Clone)]
+pub(super) enum TypedInsertion {
+    /// An error.
+    Missing,
+    /// None, as a script decides.
+    Nothing,
+    Document(Document),
+}
+
+/// Effect of an update on a stored document.
+enum TypedUpdate {
+    Nothing,
+    Remove,
+    Write(Document),
 }
 
 impl TypedReader {
@@ -180,11 +194,15 @@ impl TypedReader {
         match (write.action, &write.update) {
             (WriteAction::Delete, _) => Ok(TypedEffect::Remove),
             (WriteAction::Update, Some(body)) => {
-                let text = |part: &Map<String, Value>| Value::Object(part.clone()).to_string();
                 // What changes a stored document is read with it: without one, that is missing.
-                let inserted = if body.doc_as_upsert { &body.doc } else { &body.upsert };
-                let inserted =
-                    inserted.as_ref().map(|part| self.indexed(self.parsed(&text(part))?)).transpose()?;
+                let inserted = match self.described(None, |about| body.inserted(about))? {
+                    None => TypedInsertion::Missing,
+                    Some(UpdateEffect::Write(document)) => {
+                        let text = Value::Object(document).to_string();
+                        TypedInsertion::Document(self.indexed(self.parsed(&text)?)?)
+                    }
+                    Some(UpdateEffect::Noop | UpdateEffect::Remove) => TypedInsertion::Nothing,
+                };
                 Ok(TypedEffect::Update { body: body.clone(), inserted })
             }
             _ => Ok(TypedEffect::Put(self.indexed(self.parsed(&write.source)?)?)),
@@ -301,19 +319,27 @@ impl TypedReader {
             }
             (TypedEffect::Remove, Some(_)) => Ok((self.removal_result(true), StoreModification::Remove)),
             (TypedEffect::Remove, None) => Ok((self.removal_result(false), StoreModification::Nothing)),
-            (TypedEffect::Update { inserted: Some(document), .. }, None) => {
-                Ok((with_document(self.put_result(false), &document)?, StoreModification::Put(document)))
-            }
-            (TypedEffect::Update { inserted: None, .. }, None) => Err(Error::NoDocument {
-                id: self.binding.shown_id(&self.id),
-                index: self.binding.name().to_owned(),
-            }),
-            (TypedEffect::Update { body, .. }, Some((document, _))) => {
-                match self.updated(&body, &document)? {
-                    Some(after) => {
+            (TypedEffect::Update { inserted, .. }, None) => match inserted {
+                TypedInsertion::Document(document) => {
+                    Ok((with_document(self.put_result(false), &document)?, StoreModification::Put(document)))
+                }
+                TypedInsertion::Nothing => Ok((self.result("noop", 200), StoreModification::Nothing)),
+                TypedInsertion::Missing => Err(Error::NoDocument {
+                    id: self.binding.shown_id(&self.id),
+                    index: self.binding.name().to_owned(),
+                }),
+            },
+            (TypedEffect::Update { body, .. }, Some((document, timestamp))) => {
+                let updated = match &body.script {
+                    Some(script) => self.scripted(script, &document, timestamp)?,
+                    None => self.merged(&body, &document)?,
+                };
+                match updated {
+                    TypedUpdate::Write(after) => {
                         Ok((with_document(self.put_result(true), &after)?, StoreModification::Put(after)))
                     }
-                    None => {
+                    TypedUpdate::Remove => Ok((self.removal_result(true), StoreModification::Remove)),
+                    TypedUpdate::Nothing => {
                         let result = with_document(self.result("noop", 200), &document)?;
                         Ok((result, StoreModification::Nothing))
                     }
@@ -322,8 +348,53 @@ impl TypedReader {
         }
     }
 
-    /// Document after an update; `None` if nothing changes.
-    fn updated(&self, body: &UpdateBody, stored: &Document) -> Result<Option<Document>, Error> {
+    /// Calls a function with the description of the document, which has a version if it is stored.
+    fn described<T>(
+        &self,
+        stored: Option<Timestamp>,
+        read: impl FnOnce(ScriptedDocument<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (id, routing) = (self.binding.shown_id(&self.id), routing_of(self.id.group()));
+        read(ScriptedDocument {
+            index: self.binding.name(),
+            id: &id,
+            routing: routing.as_deref(),
+            version: stored.map(version_of),
+        })
+    }
+
+    /// Effect of a script on a stored document.
+    fn scripted(
+        &self,
+        script: &UpdateScript,
+        stored: &Document,
+        timestamp: Timestamp,
+    ) -> Result<TypedUpdate, Error> {
+        let shown = self.members(stored)?;
+        let before = shown.clone();
+        let mut after = match self.described(Some(timestamp), |about| script.run(shown, about))? {
+            UpdateEffect::Noop => return Ok(TypedUpdate::Nothing),
+            UpdateEffect::Remove => return Ok(TypedUpdate::Remove),
+            UpdateEffect::Write(after) => after,
+        };
+        let mut changes = Map::new();
+        for (name, value) in before {
+            match after.shift_remove(&name) {
+                Some(kept) if kept == value => {}
+                Some(changed) => _ = changes.insert(name, json!({ "assign": changed })),
+                // A field that is set to null is removed.
+                None => _ = changes.insert(name, json!({ "assign": null })),
+            }
+        }
+        changes.extend(after.into_iter().map(|(name, value)| (name, json!({ "assign": value }))));
+        match changes.is_empty() {
+            true => Ok(TypedUpdate::Write(stored.clone())),
+            false => self.changed(changes, stored),
+        }
+    }
+
+    /// Effect of a part of a document on the stored one.
+    fn merged(&self, body: &UpdateBody, stored: &Document) -> Result<TypedUpdate, Error> {
         let shown = self.members(stored)?;
         let mut changes = Map::new();
         for (name, value) in body.doc.iter().flatten() {
@@ -341,14 +412,20 @@ impl TypedReader {
             };
             changes.insert(name.clone(), json!({ "assign": value }));
         }
-        if changes.is_empty() {
-            return Ok((!body.detect_noop).then(|| stored.clone()));
+        match (changes.is_empty(), body.detect_noop) {
+            (true, true) => Ok(TypedUpdate::Nothing),
+            (true, false) => Ok(TypedUpdate::Write(stored.clone())),
+            (false, _) => self.changed(changes, stored),
         }
+    }
+
+    /// A stored document with changes of its fields.
+    fn changed(&self, changes: Map<String, Value>, stored: &Document) -> Result<TypedUpdate, Error> {
         let text = json!({ "fields": changes }).to_string();
         let OperationAction::Update(update) = self.operation(OperationKind::Update, &text)?.action else {
             return Err(Error::Internal("an update was read as another operation".to_owned()));
         };
-        self.apply(&update, stored.clone()).map(Some)
+        self.apply(&update, stored.clone()).map(TypedUpdate::Write)
     }
 
     /// Fields of a document as they are shown.
@@ -397,6 +474,7 @@ impl TypedReader {
             result,
             status,
             get: None,
+            unmapped: None,
         }
     }
 }

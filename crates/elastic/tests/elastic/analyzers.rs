@@ -75,6 +75,13 @@ fn parts_of_analyzers_make_their_words() {
             "tv usa x a",
             "tv@0 telly@0 america@1 x@2 a@3",
         ),
+        // The synonyms of several words stand at each of their positions.
+        (
+            json!({ "tokenizer": "whitespace",
+                "filter": [{ "type": "synonym_graph", "synonyms": ["a b => c", "a b d, e", "f g => h i", "b => k"] }] }),
+            "x a b a b d b a f g",
+            "x@0 c@1 c@2 a@3 e@3 b@4 e@4 d@5 e@5 k@6 a@7 f@8 g@9",
+        ),
         (
             json!({ "tokenizer": "standard", "filter": ["lowercase", { "type": "stemmer", "language": "english" }] }),
             "Running foxes",
@@ -181,7 +188,7 @@ fn searches_compare_texts_as_the_analyzers_of_settings_do() {
         "settings": { "analysis": {
             "filter": {
                 "edges": { "type": "edge_ngram", "min_gram": 1, "max_gram": 10 },
-                "same": { "type": "synonym", "synonyms": ["tv, telly"] },
+                "same": { "type": "synonym", "synonyms": ["tv, telly, television set"] },
             },
             "analyzer": {
                 "default": { "type": "whitespace" },
@@ -243,6 +250,7 @@ fn searches_compare_texts_as_the_analyzers_of_settings_do() {
         (json!({ "match": { "grams": { "query": "axy", "operator": "and" } } }), "1"),
         (json!({ "match": { "same": "tv" } }), "1 2"),
         (json!({ "match_phrase": { "same": "tv on" } }), "1"),
+        (json!({ "match": { "same": { "query": "television set", "operator": "and" } } }), "1 2"),
         (json!({ "match": { "quoted": "runs" } }), "1 2"),
         (json!({ "match_phrase": { "quoted": "runs" } }), ""),
         (json!({ "query_string": { "query": "quoted:\"run\"" } }), "1 2"),

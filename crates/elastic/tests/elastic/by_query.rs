@@ -78,7 +78,7 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
         ("POST /a/_delete_by_query?requests_per_second=5", all, "requests_per_second"),
         ("POST /a/_delete_by_query?what=5", all, "unrecognized parameter: [what]"),
         ("POST /logs-a/_delete_by_query", all, "never changed"),
-        ("POST /a/_update_by_query", r#"{"script":{"source":"x"}}"#, "[script] in the body"),
+        ("POST /a/_update_by_query", r#"{"script":{"source":"x"}}"#, "[x] is not supported"),
         ("POST /_reindex", r#"{"source":{"index":"a"}}"#, "[dest] is missing"),
         ("POST /_reindex", r#"{"source":{},"dest":{"index":"b"}}"#, "use _all"),
         ("POST /_reindex", r#"{"source":{"index":"a"},"dest":{}}"#, "index is missing"),

@@ -80,6 +80,11 @@ fn hits_are_sorted_by_one_of_their_values_or_by_all_of_them() {
         ),
         (json!({ "u.age": { "nested": { "path": "u", "max_children": 1 } } }), "[max_children] in [nested]"),
         (json!({ "u.age": { "nested": { "path": "u", "most": 1 } } }), "unknown field [most]"),
+        // It is found where the objects are compared.
+        (
+            json!({ "u.age": { "nested": { "path": "u", "filter": { "term": { "u.age": "old" } } } } }),
+            "For input string",
+        ),
         (
             json!({ "u.age": { "nested": { "path": "u", "filter": { "regexp": { "u.k": "a.*" } } } } }),
             "[regexp in filter] in [nested]",

@@ -267,7 +267,7 @@ impl StreamPlan<'_> {
             (_, StreamState::Summary(own), StreamState::Summary(other)) => own.merge(other),
             (_, StreamState::Numbers(own), StreamState::Numbers(other)) => own.extend(other),
             (StreamWork::TopHits(page), StreamState::Hits(own), StreamState::Hits(other)) => {
-                own.merge(other, page, self.memory);
+                own.merge(other, page, self.memory)?;
             }
             // Their buckets have no documents yet.
             (StreamWork::Sampler(size), StreamState::Sample(own, _), StreamState::Sample(other, _)) => {
