@@ -215,8 +215,16 @@ mod tests {
             (WriteAction::Delete, "", "not_found", 404, false, None),
         ] {
             let (index, version, seq_no) = ("logs-\u{7f}".to_owned(), i64::MAX, 7);
-            let id = id.to_owned();
-            let of = WriteResult { index, id, version, seq_no, result, status, get, unmapped: None };
+            let of = WriteResult {
+                index,
+                id: id.to_owned(),
+                version,
+                seq_no,
+                result,
+                status,
+                get,
+                unmapped: None,
+            };
             let [mut written, mut tree] = [(); 2].map(|()| BulkAnswer::new(&ElasticParameters::default()));
             for _ in 0..2 {
                 written.add_result(action, of.clone(), forced_refresh);

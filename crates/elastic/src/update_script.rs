@@ -291,7 +291,7 @@ impl ScriptRun<'_> {
 
     /// True if a condition holds.
     fn holds(&self, condition: &ScriptValue) -> Result<bool, Error> {
-        values::flag(&self.value(condition)?)
+        values::flag(&*self.value(condition)?)
     }
 
     /// Names and positions of a path.
@@ -411,7 +411,7 @@ impl ScriptRun<'_> {
                 if of.is_null() && *is_safe {
                     return Ok(of);
                 }
-                values::member(of, &self.value(at)?)?
+                values::member(of, &*self.value(at)?)?
             }
             ScriptValue::Call { of, method, given, is_safe } => {
                 let of = self.value(of)?;
@@ -440,9 +440,9 @@ impl ScriptRun<'_> {
                 }
                 Cow::Owned(Value::Object(object))
             }
-            ScriptValue::IsKind(of, kind) => Cow::Owned(kind.has(&self.value(of)?).into()),
+            ScriptValue::IsKind(of, kind) => Cow::Owned(kind.has(&*self.value(of)?).into()),
             ScriptValue::Not(of) => Cow::Owned((!self.holds(of)?).into()),
-            ScriptValue::Negative(of) => Cow::Owned(values::negative(&self.value(of)?)?),
+            ScriptValue::Negative(of) => Cow::Owned(values::negative(&*self.value(of)?)?),
             ScriptValue::Binary(operator, left, right) => {
                 let left = self.value(left)?;
                 match operator {
