@@ -92,8 +92,11 @@ pub(crate) fn prepare(
     let (action, conditions) = (write.action, write.conditions.clone());
     let shown = ShownUpdate::of(write);
     let charge = UpdateCharge::of(service, write, Some(id.group()));
-    let change = StoreChange::Modify(Box::new(move |stored| {
-        let current = stored.as_ref().map(|(_, timestamp)| *timestamp);
+    // Conflicts show the version. Others on the document are not held up by models.
+    let needs_version = action == WriteAction::Create
+        || conditions.if_seq_no.is_some()
+        || reader.binding.kind.scripts.waits();
+    let modify = move |current: Option<Timestamp>, stored: Option<Document>| {
         let decision = reader.check(action, &conditions, current);
         let decision = decision.and_then(|()| reader.decide(effect, stored, shown.as_ref()));
         let decision = decision.and_then(|decided| {
@@ -106,7 +109,14 @@ pub(crate) fn prepare(
         };
         *decided.lock() = Some(result);
         Ok(modification)
-    }));
+    };
+    let change = match needs_version {
+        true => StoreChange::Modify(Box::new(move |stored| {
+            let (document, current) = stored.unzip();
+            modify(current, document)
+        })),
+        false => StoreChange::ModifyContent(Box::new(move |document| modify(None, document))),
+    };
     Ok(DecidedWrite { write: DocumentWrite { id, change }, slot })
 }
 
@@ -288,7 +298,7 @@ impl TypedReader {
     pub(super) fn decide(
         &self,
         effect: TypedEffect,
-        stored: Option<(Document, Timestamp)>,
+        stored: Option<Document>,
         shown: Option<&ShownUpdate>,
     ) -> Result<(WriteResult, StoreModification), Error> {
         let with_document = |result: WriteResult, document: &Document| -> Result<WriteResult, Error> {
@@ -308,17 +318,15 @@ impl TypedReader {
                 id: self.binding.shown_id(&self.id),
                 index: self.binding.name().to_owned(),
             }),
-            (TypedEffect::Update { body, .. }, Some((document, _))) => {
-                match self.updated(&body, &document)? {
-                    Some(after) => {
-                        Ok((with_document(self.put_result(true), &after)?, StoreModification::Put(after)))
-                    }
-                    None => {
-                        let result = with_document(self.result("noop", 200), &document)?;
-                        Ok((result, StoreModification::Nothing))
-                    }
+            (TypedEffect::Update { body, .. }, Some(document)) => match self.updated(&body, &document)? {
+                Some(after) => {
+                    Ok((with_document(self.put_result(true), &after)?, StoreModification::Put(after)))
                 }
-            }
+                None => {
+                    let result = with_document(self.result("noop", 200), &document)?;
+                    Ok((result, StoreModification::Nothing))
+                }
+            },
         }
     }
 
