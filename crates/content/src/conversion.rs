@@ -23,6 +23,11 @@ pub(crate) fn change_of(write: DocumentWrite) -> DocumentChange {
         millrace_store::StoreChange::Modify(modify) => {
             DocumentChange::Modify { id, modify: Box::new(|current| decide(modify, current)) }
         }
+        millrace_store::StoreChange::ModifyContent(modify) => {
+            let modify: millrace_store::Modify =
+                Box::new(move |found| modify(found.map(|(document, _)| document)));
+            DocumentChange::Modify { id, modify: Box::new(|current| decide(modify, current)) }
+        }
     }
 }
 

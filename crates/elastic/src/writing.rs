@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use millrace_access::WantedGroups;
 use millrace_cluster::ClusterVersion;
-use millrace_document::DocumentGroup;
+use millrace_document::{Document, DocumentGroup};
 use millrace_node::work::{OPERATION_BYTES_TOGETHER, OPERATIONS_TOGETHER};
 use millrace_plan::QueryMemory;
 use millrace_store::{CommittedWrite, DocumentWrite, StoreChange, StoreModification};
@@ -444,8 +444,9 @@ fn prepare(
     let stored_id = id.clone();
     // Documents of indexes belong to no group of a person.
     let charge = UpdateCharge::of(service, &write, None);
-    let change = StoreChange::Modify(Box::new(move |stored| {
-        let stored = stored.map(|(document, _)| StoredSource::of(&document));
+    let hides_writes = index.hides_writes();
+    let modify = move |stored: Option<Document>| {
+        let stored = stored.map(|document| StoredSource::of(&document));
         let decision = decide(&index, &name, &write, stored.as_ref(), seq_no);
         let decision = decision.and_then(|(result, effect)| {
             let modification = match effect {
@@ -460,12 +461,17 @@ fn prepare(
             Ok((result, modification)) => (Ok(result), modification),
             Err(error) => (Err(error), StoreModification::Nothing),
         };
-        if index.hides_writes() && !matches!(modification, StoreModification::Nothing) {
+        if hides_writes && !matches!(modification, StoreModification::Nothing) {
             index.live.hide(&name, stored);
         }
         *decided.lock() = Some(result);
         Ok(modification)
-    }));
+    };
+    let change = match hides_writes {
+        // Searches are shown the document that it has seen, which must be durable.
+        true => StoreChange::Modify(Box::new(move |stored| modify(stored.map(|(document, _)| document)))),
+        false => StoreChange::ModifyContent(Box::new(modify)),
+    };
     Ok(DecidedWrite { write: DocumentWrite { id, change }, slot })
 }
 

@@ -81,5 +81,6 @@ pub use write::batch::RefusedBatch;
 pub use write::follow::{CommitFollower, CommittedRow, DroppingScope};
 pub use write::rewrites::RewritePause;
 pub use write::{
-    CommittedWrite, DocumentWrite, EncodedPut, Modify, StoreChange, StoreModification, WriteDurability,
+    CommittedWrite, DocumentWrite, EncodedPut, Modify, ModifyContent, StoreChange, StoreModification,
+    WriteDurability,
 };

@@ -81,6 +81,10 @@ pub enum StoreChange {
     /// Applies a function. It sees the newest version, and no other write of this document comes between; it
     /// runs on a thread of the store, and should be quick.
     Modify(Modify),
+    /// [`StoreChange::Modify`] by a function that sees the document without its timestamp, and only computes.
+    /// So it can run on the result of another one that is not durable yet: those of one document that wait
+    /// for each other are committed together, all or none, and answered after that.
+    ModifyContent(ModifyContent),
     /// Replaces the version of a timestamp by a document that says the same in another form, at no client's
     /// request: a newer version stays, and so does a drop. See [`crate::Store::sweep`].
     Rewrite {
@@ -119,6 +123,9 @@ pub(crate) fn if_unchanged(timestamp: Timestamp, modification: StoreModification
 pub type Modify =
     Box<dyn FnOnce(Option<(Document, Timestamp)>) -> Result<StoreModification, WriteRefusal> + Send>;
 
+/// Function that decides on a document, given its current content.
+pub type ModifyContent = Box<dyn FnOnce(Option<Document>) -> Result<StoreModification, WriteRefusal> + Send>;
+
 impl fmt::Debug for StoreChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -126,12 +133,13 @@ impl fmt::Debug for StoreChange {
             StoreChange::Encoded(put) => f.debug_tuple("Encoded").field(put).finish(),
             StoreChange::Remove => f.write_str("Remove"),
             StoreChange::Modify(_) => f.write_str("Modify(…)"),
+            StoreChange::ModifyContent(_) => f.write_str("ModifyContent(…)"),
             StoreChange::Rewrite { base, .. } => write!(f, "Rewrite({})", base.0),
         }
     }
 }
 
-/// Decision of a [`StoreChange::Modify`].
+/// Decision of a [`StoreChange::Modify`] or [`StoreChange::ModifyContent`].
 #[derive(Debug)]
 pub enum StoreModification {
     /// Write this document.
@@ -148,7 +156,8 @@ pub struct CommittedWrite {
     /// Timestamp of the version; for [`StoreModification::Nothing`], of the version that stays, if there is
     /// one.
     pub timestamp: Timestamp,
-    /// True if the document existed before; known only for [`StoreChange::Modify`].
+    /// True if the document existed before; known only for [`StoreChange::Modify`] and
+    /// [`StoreChange::ModifyContent`].
     pub existed: Option<bool>,
     /// True if a version was written.
     pub changed: bool,

@@ -236,7 +236,8 @@ impl<'a> OwnedWrite<'a> {
         let timestamp = self.seen.as_ref().map(|(_, timestamp)| *timestamp);
         let checked = self.reader.check(self.write.action, &self.write.conditions, timestamp);
         let shown = ShownUpdate::of(self.write);
-        let decide = |()| self.reader.decide(self.effect.clone(), self.seen.clone(), shown.as_ref());
+        let seen = || self.seen.as_ref().map(|(document, _)| document.clone());
+        let decide = |()| self.reader.decide(self.effect.clone(), seen(), timestamp, shown.as_ref());
         // An insertion may not take place, and brings all of its document.
         let charge = self.charge.as_ref().filter(|_| self.seen.is_some());
         let count = |decided: (WriteResult, StoreModification)| match charge {

@@ -93,10 +93,14 @@ pub(crate) fn prepare(
     let (action, conditions) = (write.action, write.conditions.clone());
     let shown = ShownUpdate::of(write);
     let charge = UpdateCharge::of(service, write, Some(id.group()));
-    let change = StoreChange::Modify(Box::new(move |stored| {
-        let current = stored.as_ref().map(|(_, timestamp)| *timestamp);
+    // Conflicts and scripts show the version. Others on the document are not held up by models.
+    let needs_version = action == WriteAction::Create
+        || matches!(&effect, TypedEffect::Update { body, .. } if body.script.is_some())
+        || conditions.if_seq_no.is_some()
+        || reader.binding.kind.scripts.waits();
+    let modify = move |current: Option<Timestamp>, stored: Option<Document>| {
         let decision = reader.check(action, &conditions, current);
-        let decision = decision.and_then(|()| reader.decide(effect, stored, shown.as_ref()));
+        let decision = decision.and_then(|()| reader.decide(effect, stored, current, shown.as_ref()));
         let decision = decision.and_then(|decided| {
             charge.map_or(Ok(()), |charge| charge.count(&decided.1))?;
             Ok(decided)
@@ -107,7 +111,14 @@ pub(crate) fn prepare(
         };
         *decided.lock() = Some(result);
         Ok(modification)
-    }));
+    };
+    let change = match needs_version {
+        true => StoreChange::Modify(Box::new(move |stored| {
+            let (document, current) = stored.unzip();
+            modify(current, document)
+        })),
+        false => StoreChange::ModifyContent(Box::new(move |document| modify(None, document))),
+    };
     Ok(DecidedWrite { write: DocumentWrite { id, change }, slot })
 }
 
@@ -298,7 +309,7 @@ impl TypedReader {
         }
     }
 
-    /// Decides on a write whose conditions hold.
+    /// Decides on a write whose conditions hold. `current`: time of the stored version, which scripts show.
     ///
     /// # Errors
     /// The document to update does not exist; the updated document does not fit its type; the answer has no
@@ -306,7 +317,8 @@ impl TypedReader {
     pub(super) fn decide(
         &self,
         effect: TypedEffect,
-        stored: Option<(Document, Timestamp)>,
+        stored: Option<Document>,
+        current: Option<Timestamp>,
         shown: Option<&ShownUpdate>,
     ) -> Result<(WriteResult, StoreModification), Error> {
         let with_document = |result: WriteResult, document: &Document| -> Result<WriteResult, Error> {
@@ -329,9 +341,9 @@ impl TypedReader {
                     index: self.binding.name().to_owned(),
                 }),
             },
-            (TypedEffect::Update { body, .. }, Some((document, timestamp))) => {
+            (TypedEffect::Update { body, .. }, Some(document)) => {
                 let updated = match &body.script {
-                    Some(script) => self.scripted(script, &document, timestamp)?,
+                    Some(script) => self.scripted(script, &document, current)?,
                     None => self.merged(&body, &document)?,
                 };
                 match updated {
@@ -368,11 +380,11 @@ impl TypedReader {
         &self,
         script: &UpdateScript,
         stored: &Document,
-        timestamp: Timestamp,
+        current: Option<Timestamp>,
     ) -> Result<TypedUpdate, Error> {
         let shown = self.members(stored)?;
         let before = shown.clone();
-        let mut after = match self.described(Some(timestamp), |about| script.run(shown, about))? {
+        let mut after = match self.described(current, |about| script.run(shown, about))? {
             UpdateEffect::Noop => return Ok(TypedUpdate::Nothing),
             UpdateEffect::Remove => return Ok(TypedUpdate::Remove),
             UpdateEffect::Write(after) => after,

@@ -23,8 +23,8 @@ use millrace_node::work::WorkKind;
 use millrace_node::{CompiledApplication, Error};
 use millrace_selection::DocumentSelection;
 use millrace_store::{
-    CommittedWrite, DocumentWrite, Modify, RefusedBatch, StoreChange, StoreModification, WriteDurability,
-    WriteRefusal, WriteRefusalKind, WriterId,
+    CommittedWrite, DocumentWrite, ModifyContent, RefusedBatch, StoreChange, StoreModification,
+    WriteDurability, WriteRefusal, WriteRefusalKind, WriterId,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -285,21 +285,30 @@ fn store_change(
             }
             match condition {
                 None => StoreChange::Put(document),
-                Some(condition) => StoreChange::Modify(Box::new(move |stored| {
-                    condition.check(stored.as_ref().map(|(document, _)| document), create)?;
+                Some(condition) => StoreChange::ModifyContent(Box::new(move |stored| {
+                    condition.check(stored.as_ref(), create)?;
                     Ok(StoreModification::Put(document))
                 })),
             }
         }
         (OperationAction::Remove(_), None) => StoreChange::Remove,
-        (OperationAction::Remove(_), Some(condition)) => StoreChange::Modify(Box::new(move |stored| {
-            condition.check(stored.as_ref().map(|(document, _)| document), false)?;
-            Ok(StoreModification::Remove)
-        })),
+        (OperationAction::Remove(_), Some(condition)) => {
+            StoreChange::ModifyContent(Box::new(move |stored| {
+                condition.check(stored.as_ref(), false)?;
+                Ok(StoreModification::Remove)
+            }))
+        }
         (OperationAction::Update(update), condition) => {
             let caller = IndexingCaller { deadline: Some(deadline), ..IndexingCaller::default() };
             let update = StoredUpdate { update, condition, create, rewrites };
-            StoreChange::Modify(modification(Arc::clone(kind), update, caller, timeout))
+            let modify = modification(Arc::clone(kind), update, caller, timeout);
+            match kind.scripts.waits() {
+                // Others on the document are not held up by models.
+                true => {
+                    StoreChange::Modify(Box::new(move |stored| modify(stored.map(|(document, _)| document))))
+                }
+                false => StoreChange::ModifyContent(modify),
+            }
         }
     })
 }
@@ -356,10 +365,9 @@ fn modification(
     update: StoredUpdate,
     caller: IndexingCaller,
     timeout: Duration,
-) -> Modify {
+) -> ModifyContent {
     let StoredUpdate { update, condition, create, rewrites } = update;
-    Box::new(move |stored| {
-        let document = stored.map(|(document, _)| document);
+    Box::new(move |document| {
         if let Some(condition) = condition {
             condition.check(document.as_ref(), create)?;
         }

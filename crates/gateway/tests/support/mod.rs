@@ -188,7 +188,7 @@ impl TestMember {
     }
 
     fn write_one(&self, write: DocumentWrite, deadline: Instant, done: WriteCallback) {
-        if matches!(write.change, StoreChange::Modify(_)) {
+        if matches!(write.change, StoreChange::Modify(_) | StoreChange::ModifyContent(_)) {
             // Other modifications wait until these are written.
             let mut meanwhile = self.world.before_modify.lock();
             self.write_all(meanwhile.pop_front().unwrap_or_default(), deadline);

@@ -199,6 +199,29 @@ fn operations_on_one_document_keep_their_order() {
     }
 }
 
+/// Each sees the result of the one before, and many are synced together.
+#[test]
+fn updates_of_one_document_that_follow_each_other_share_syncs() {
+    const UPDATES: u64 = 2000;
+    let server = TestServer::with_notes();
+    server.put("/document/v1/n/note/group/a/1", "{\"stars\":0}");
+    let syncs = || server.metric("millrace_store_sync_duration_seconds_count");
+    let before = syncs();
+    let update = |number: u64| {
+        // Every tenth has a condition that does not hold.
+        let expected = if number % 10 == 9 { UPDATES + 1 } else { number - number / 10 };
+        format!(
+            "{{\"update\":\"id:n:note:g=a:1\",\"condition\":\"note.stars=={expected}\",\"fields\":{{\"stars\":{{\"increment\":1}}}}}}\n"
+        )
+    };
+    let lines = shown(&feed(&server, (0..UPDATES).map(update).collect::<String>(), None));
+    let totals = "complete=true ok=1800 ignored=0 condition=200 failed=0";
+    assert_eq!(lines.last().map(String::as_str), Some(totals), "{lines:?}");
+    assert_eq!(server.get("/document/v1/n/note/group/a/1").1["fields"]["stars"], 1800);
+    let synced = syncs() - before;
+    assert!(synced < UPDATES as f64 / 4.0, "{synced} syncs");
+}
+
 #[test]
 fn requests_that_are_not_streams_are_refused_with_the_cure() {
     let server = TestServer::start();

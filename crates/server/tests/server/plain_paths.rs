@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 
 use hyper::Method;
+use millrace_client::{HttpProtocol, OutgoingRequest};
 use serde_json::{Map, Value, json};
 
 use crate::support::TestServer;
@@ -230,6 +231,27 @@ fn about_one(chance: &mut RandomChoice, number: u64) -> Sent {
     }
 }
 
+/// A stream of operations on one document, which wait for each other.
+fn stream(chance: &mut RandomChoice, number: u64) -> String {
+    let of = chance.one(&TYPES);
+    let id = format!("id:n:{of}:{}:{}", chance.one(&["g=ann", "g=bob", "n=7", ""]), chance.below(40));
+    let operation = |_| {
+        let condition = format!("{of}.stars > {}", chance.below(4));
+        let operation = match chance.below(9) {
+            0 => json!({ "put": id, "fields": fields(chance, number) }),
+            1 => json!({ "remove": id, "condition": condition }),
+            2 => json!({ "update": id, "condition": condition, "fields": { "stars": { "assign": 1 } } }),
+            kind => json!({
+                "update": id,
+                "create": kind == 3,
+                "fields": { "stars": { "increment": 1 }, "number": { "assign": number } },
+            }),
+        };
+        format!("{operation}\n")
+    };
+    (0..20).map(operation).collect()
+}
+
 /// A request about many documents: a visit, a removal or an update of all that it selects.
 fn about_many(chance: &mut RandomChoice) -> Sent {
     let of = chance.one(&TYPES);
@@ -428,6 +450,18 @@ impl ServerPair {
         })
     }
 
+    /// Both answers to a stream, without its progress.
+    fn fed(&self, body: &str) -> [Vec<Value>; 2] {
+        [&self.fast, &self.plain].map(|server| {
+            let request =
+                OutgoingRequest::new(Method::POST, "/feed/v1").body("application/jsonl", body.to_owned());
+            let answer = server.send(&server.url(), HttpProtocol::Http1, request);
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
+            lines.filter(|line| line.get("through").is_none()).collect()
+        })
+    }
+
     /// All documents of both.
     fn documents(&self) -> [Vec<Value>; 2] {
         let [mut notes, tasks] = ["notes", "work"].map(|cluster| {
@@ -489,6 +523,11 @@ fn fast_paths_come_to_what_plain_ones_come_to() {
                 let [fast, plain] = pair.query(&query);
                 found += fast[1]["children"].as_array().map_or(0, Vec::len);
                 assert!(are_equal(&fast, &plain), "{context}: {query:?}\nfast: {fast}\nplain: {plain}");
+            }
+            8 => {
+                let body = stream(&mut chance, turn);
+                let [fast, plain] = pair.fed(&body);
+                assert!(fast == plain, "{context}: {body}\nfast: {fast:?}\nplain: {plain:?}");
             }
             _ => {
                 let request = about_one(&mut chance, turn);

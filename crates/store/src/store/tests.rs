@@ -1,6 +1,8 @@
 //! Faults of the tail's log, through the seam: the log is the embedded store's file, which `env` does not
 //! see.
 
+mod chains;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};

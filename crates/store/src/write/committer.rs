@@ -3,7 +3,7 @@
 //! 1. [`PendingWrites::accept`] admits a write or refuses it, and encodes it on the caller's thread; then it
 //!    enters its lane.
 //! 2. Blind writes go to the committer's queue. Modifications go to the modifiers, whose result goes to that
-//!    queue too.
+//!    queue too, with those of modifications that waited for it (`chaining`).
 //! 3. The committer takes what has gathered, gives timestamps, and appends all of it to the tail at once.
 //!    Meanwhile the next writes gather.
 //! 4. The writes are answered, and those that waited in their lanes go on.
@@ -20,10 +20,11 @@
 //! A write whose client wants [`WriteDurability::Deferred`] is answered before it is synced, if all that is
 //! appended with it is such a write. The committer then syncs by itself, soon: see [`DeferredRows`].
 
+mod chaining;
 mod modifying;
+mod reply;
 
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -32,7 +33,9 @@ use millrace_bucket::DocumentSortKey;
 use millrace_document::{DocumentId, DocumentVersion, Timestamp};
 use millrace_env::run_or_exit;
 
+use self::chaining::ChainedModification;
 pub(crate) use self::modifying::MODIFIERS;
+use self::reply::WriterReply;
 use crate::context::{RequestSize, StoreContext};
 use crate::state::{StoreState, TailGeneration};
 use crate::tail::{AppendError, NewRow, RowDurability, RowKey, encode_put, encode_removed, row_key};
@@ -45,7 +48,8 @@ use crate::write::if_unchanged;
 use crate::write::lanes::{LaneKind, LaneWrite, WriteLanes};
 use crate::write::queue::{TakenWork, WorkQueue};
 use crate::{
-    CommittedWrite, DocumentWrite, EncodedPut, Error, Modify, StoreChange, StoreModification, WriteDurability,
+    CommittedWrite, DocumentWrite, EncodedPut, Error, Modify, ModifyContent, StoreChange, StoreModification,
+    WriteDurability,
 };
 
 /// Callback for the outcome of a write.
@@ -70,7 +74,13 @@ pub(crate) struct AcceptedWrite {
 
 enum CommitterWork {
     Row(RowValue),
-    Modify(DocumentId, Modify),
+    Modify(DocumentId, PendingModify),
+}
+
+/// Function of a modification, by what it sees.
+enum PendingModify {
+    OfVersion(Modify),
+    OfContent(ModifyContent),
 }
 
 /// Commit on its way to the tail, to be acknowledged once it is there.
@@ -80,6 +90,14 @@ struct PendingCommit {
     reply: WriterReply,
     /// True if it belongs to one batch with the commit before it, and shares its entry in the log.
     is_joined: bool,
+    /// Modifications of the document that were run on its row, each on the result of the one before.
+    chained: Vec<ChainedModification>,
+}
+
+impl PendingCommit {
+    fn new(rows: CommitRows, durability: WriteDurability, reply: WriterReply) -> Self {
+        PendingCommit { rows, durability, reply, is_joined: false, chained: Vec::new() }
+    }
 }
 
 /// A write that is encoded.
@@ -101,9 +119,11 @@ impl EncodedWrite {
             StoreChange::Encoded(EncodedPut { key, value }) => row(key, value, false),
             StoreChange::Put(document) => row(DocumentSortKey::new(&id), encode_put(&document), false),
             StoreChange::Remove => row(DocumentSortKey::new(&id), encode_removed(), true),
-            StoreChange::Modify(modify) => modification(id, modify),
+            StoreChange::Modify(modify) => modification(id, PendingModify::OfVersion(modify)),
+            StoreChange::ModifyContent(modify) => modification(id, PendingModify::OfContent(modify)),
             StoreChange::Rewrite { base, document, until: _ } => {
-                modification(id, if_unchanged(base, StoreModification::Put(document)))
+                let modify = if_unchanged(base, StoreModification::Put(document));
+                modification(id, PendingModify::OfVersion(modify))
             }
         }
     }
@@ -218,7 +238,7 @@ impl PendingWrites {
                 Some(AcceptedWrite { key, work: CommitterWork::Row(value), durability, reply, .. }) => {
                     let rows = CommitRows::Written { key, value, existed: None };
                     let is_joined = !commits.is_empty();
-                    commits.push(PendingCommit { rows, durability, reply, is_joined });
+                    commits.push(PendingCommit { is_joined, ..PendingCommit::new(rows, durability, reply) });
                 }
                 Some(modification) => modifications.push(modification),
                 // It waits in its lane.
@@ -250,8 +270,7 @@ impl PendingWrites {
         match rows {
             Ok(rows) if rows.bytes() == 0 => reply.send(Ok(CommittedWrite::default())),
             Ok(rows) => {
-                let durability = WriteDurability::Synced;
-                self.commits.push(PendingCommit { rows, durability, reply, is_joined: false });
+                self.commits.push(PendingCommit::new(rows, WriteDurability::Synced, reply));
             }
             Err(error) => reply.send(Err(error)),
         }
@@ -280,7 +299,7 @@ impl PendingWrites {
             CommitterWork::Row(value) => {
                 let AcceptedWrite { key, durability, reply, .. } = accepted;
                 let rows = CommitRows::Written { key, value, existed: None };
-                self.commits.push(PendingCommit { rows, durability, reply, is_joined: false });
+                self.commits.push(PendingCommit::new(rows, durability, reply));
             }
             CommitterWork::Modify(..) => self.modifications.push(accepted),
         }
@@ -291,7 +310,9 @@ impl PendingWrites {
         match commit.rows {
             CommitRows::Written { key, existed, .. } => {
                 let written = CommittedWrite { timestamp, existed, changed: true };
-                self.finish(&key, commit.reply, outcome.map(|()| written));
+                commit.reply.send(outcome.clone().map(|()| written));
+                commit.chained.into_iter().for_each(|chained| chained.answer(outcome.clone()));
+                self.leave(&key);
             }
             CommitRows::Given { newest, .. } => {
                 let written = CommittedWrite { timestamp: Timestamp(newest), existed: None, changed: true };
@@ -303,6 +324,11 @@ impl PendingWrites {
     /// Finishes a write: answers it, and releases the writes that waited for it.
     fn finish(&self, key: &DocumentSortKey, reply: WriterReply, outcome: Result<CommittedWrite, Error>) {
         reply.send(outcome);
+        self.leave(key);
+    }
+
+    /// Releases the writes that waited for one that is answered, with those chained to it.
+    fn leave(&self, key: &DocumentSortKey) {
         self.lanes.leave(key.as_bytes(), |next| self.run(next));
     }
 
@@ -312,7 +338,7 @@ impl PendingWrites {
     }
 
     fn run_commits(&self) {
-        let bytes = |commit: &PendingCommit| commit.rows.bytes();
+        let bytes = PendingCommit::bytes;
         let is_joined = |commit: &PendingCommit| commit.is_joined;
         let mut last_took = Duration::ZERO;
         let mut deferred = DeferredRows::new(Arc::clone(&self.shared));
@@ -338,7 +364,7 @@ impl PendingWrites {
         };
         if let Some(error) = refused {
             let is_admitted =
-                |commit: &PendingCommit| matches!(error, Error::DiskFull { .. }) && commit.rows.removes();
+                |commit: &PendingCommit| matches!(error, Error::DiskFull { .. }) && commit.removes();
             let (admitted, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_admitted);
             for commit in others {
                 self.finish_commit(commit, Timestamp::default(), Err(error.clone()));
@@ -356,7 +382,9 @@ impl PendingWrites {
             let waited = began.saturating_duration_since(together[0].reply.began);
             counters.waited.record_many(waited, together.len() as u64);
         }
-        counters.committed.record_many(took, batch.len() as u64);
+        let chained: Vec<&ChainedModification> = batch.iter().flat_map(|commit| &commit.chained).collect();
+        chained.iter().for_each(|chained| counters.waited.record(chained.waited_until(began)));
+        counters.committed.record_many(took, (batch.len() + chained.len()) as u64);
         assert_eq!(batch.len(), timestamps.len(), "every write of a batch is answered with its timestamp");
         for (commit, timestamp) in batch.into_iter().zip(timestamps) {
             self.finish_commit(commit, timestamp, outcome.clone());
@@ -473,8 +501,7 @@ impl PendingWrites {
     ) -> (Vec<Timestamp>, Vec<NewRow>) {
         let clock = &self.shared.timestamps;
         batch.iter().filter_map(|commit| commit.rows.newest()).for_each(|newest| clock.accept(newest));
-        let is_written = |commit: &&PendingCommit| matches!(commit.rows, CommitRows::Written { .. });
-        let mut new = clock.next_several(batch.iter().filter(is_written).count());
+        let mut new = clock.next_several(batch.iter().map(PendingCommit::new_rows).sum());
         if !new.is_empty() {
             generation.expect(new.start, new.end - 1);
         }
@@ -483,9 +510,14 @@ impl PendingWrites {
         for commit in batch {
             match &mut commit.rows {
                 CommitRows::Written { key, value, .. } => {
-                    let timestamp = Timestamp(new.next().expect("there is one for each such row"));
+                    let mut next = || Timestamp(new.next().expect("there is one for each such row"));
+                    let timestamp = next();
                     all.push((row_key(key, timestamp), std::mem::take(&mut value.bytes)));
                     timestamps.push(timestamp);
+                    let mut newest = timestamp;
+                    all.extend(
+                        commit.chained.iter_mut().filter_map(|one| one.take_row(key, &mut newest, &mut next)),
+                    );
                 }
                 CommitRows::Given { rows, oldest, newest, .. } => {
                     generation.expect(*oldest, *newest);
@@ -533,56 +565,5 @@ impl PendingWrites {
     /// Ends the committer, after the modifiers have ended.
     pub fn close_commits(&self) {
         self.commits.close();
-    }
-}
-
-/// The answer that a writer waits for: [`Error::Closed`] if it is dropped without another.
-struct WriterReply {
-    /// Time at which the write was accepted.
-    began: Instant,
-    owed: Option<AnswerReceiver>,
-}
-
-/// Receiver of an answer.
-enum AnswerReceiver {
-    Single(WritesInFlight, CommitCallback),
-    /// The batch of the write, its index there, and its bytes that were counted in.
-    Batched(Arc<BatchOutcomes>, usize, usize),
-}
-
-impl WriterReply {
-    /// Counts a write in that is answered by itself.
-    fn single(shared: &Arc<StoreContext>, size: RequestSize, bytes: usize, done: CommitCallback) -> Self {
-        let counted = WritesInFlight::count(shared, 1, bytes);
-        WriterReply { began: shared.note_use(size), owed: Some(AnswerReceiver::Single(counted, done)) }
-    }
-
-    fn batched(batch: &Arc<BatchOutcomes>, index: usize, bytes: usize, began: Instant) -> Self {
-        WriterReply { began, owed: Some(AnswerReceiver::Batched(Arc::clone(batch), index, bytes)) }
-    }
-
-    fn send(mut self, outcome: Result<CommittedWrite, Error>) {
-        self.answer(outcome);
-    }
-
-    fn answer(&mut self, outcome: Result<CommittedWrite, Error>) {
-        let Some(owed) = self.owed.take() else { return };
-        let tell = || match owed {
-            AnswerReceiver::Single(counted, done) => {
-                drop(counted);
-                done(outcome);
-            }
-            AnswerReceiver::Batched(batch, index, bytes) => batch.set(index, bytes, outcome),
-        };
-        // A writer's fault must not end the thread that all writers need.
-        if catch_unwind(AssertUnwindSafe(tell)).is_err() {
-            tracing::error!("the callback of a write panicked");
-        }
-    }
-}
-
-impl Drop for WriterReply {
-    fn drop(&mut self) {
-        self.answer(Err(Error::Closed));
     }
 }

@@ -5,7 +5,8 @@
 //! keep the older content. So every document with writes in progress has a lane. Blind writes of one queue,
 //! which keeps their order, run side by side. A blind write of the other queue waits until those have left. A
 //! modification waits for all earlier writes, and runs alone. Writes that come later wait behind those that
-//! wait.
+//! wait. A modification that runs can take along those that wait directly behind it
+//! ([`WriteLanes::take_next`]).
 //!
 //! A lane is found by a hash of the key. If two documents share one, they only wait for each other.
 
@@ -117,6 +118,14 @@ impl<W: LaneWrite> WriteLanes<W> {
         }
     }
 
+    /// Takes the first write that waits in the lane of this key, where a modification runs, if `is_taken` is
+    /// true for it. It runs as a part of that modification: both leave together, once.
+    pub fn take_next(&self, key: &[u8], is_taken: impl FnOnce(&W) -> bool) -> Option<W> {
+        let (mut shard, hash) = self.shard(key);
+        let waiting = &mut shard.get_mut(&hash)?.waiting;
+        if waiting.front().is_some_and(is_taken) { waiting.pop_front() } else { None }
+    }
+
     fn shard(&self, key: &[u8]) -> (MutexGuard<'_, Shard<W>>, u64) {
         let hash = xxh3_64_with_seed(key, self.seed);
         // The table of a shard uses the lowest bits and the highest ones.
@@ -158,8 +167,8 @@ mod tests {
         }
     }
 
-    /// Writes enter (`p1`: a put, `b1`: one of a batch, `m1`: a modification) and leave (`-`); the running
-    /// ones are recorded, in turns.
+    /// Writes enter (`p1`: a put, `b1`: one of a batch, `m1`: a modification), leave (`-`), and take along
+    /// the next one if it is a modification (`+`); the running ones are recorded, in turns.
     fn check(steps: &str, expected: &str) {
         let lanes: WriteLanes<NamedLane> = WriteLanes::new();
         let ran: Vec<String> = steps
@@ -170,6 +179,10 @@ mod tests {
                         let mut runs = Vec::new();
                         lanes.leave(b"key", |write| runs.push(write.0));
                         runs
+                    }
+                    "+" => {
+                        let is_modification = |write: &NamedLane| write.kind() == LaneKind::Modification;
+                        lanes.take_next(b"key", is_modification).iter().map(|write| write.0).collect()
                     }
                     name => {
                         lanes.enter(NamedLane(name.to_owned().leak())).iter().map(|write| write.0).collect()
@@ -185,6 +198,12 @@ mod tests {
     fn modifications_run_alone_and_in_order() {
         check("p1 p2 m1 p3 p4 m2 - - - - - -", "p1 p2 . . . . . m1 p3+p4 . m2 .");
         check("m1 m2 p1 - - - p2", "m1 . . m2 p1 . p2");
+    }
+
+    #[test]
+    fn a_modification_takes_along_those_directly_behind_it() {
+        check("m1 m2 m3 p1 m4 + + + - - - +", "m1 . . . . m2 m3 . p1 m4 . .");
+        check("m1 + m2 + m3 - -", "m1 . . m2 . m3 .");
     }
 
     #[test]

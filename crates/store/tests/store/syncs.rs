@@ -5,11 +5,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc;
 
 use millrace_document::Document;
-use millrace_store::{Error, Store, StoreChange, StoreModification, StoreOptions};
+use millrace_store::{
+    DocumentWrite, Error, Store, StoreChange, StoreModification, StoreOptions, WriteDurability, WriterId,
+};
 
-use crate::common::{document, get, id, number, open, options, write};
+use crate::common::{document, get, id, number, open, options};
 
 const DIRECTORY: &str = "MILLRACE_SYNCS_CHILD";
 /// File whose existence makes the shim count syncs.
@@ -72,13 +75,30 @@ fn small(directory: &Path) -> StoreOptions {
 /// Documents, each with another way of the writes around it.
 const COUNTERS: [&str; 3] = ["id:n:mail:n=1:a", "id:n:mail:n=2:b", "id:n:mail:n=3:c"];
 
-fn increment(store: &Store, counter: &str) -> Result<(), Error> {
-    let text = counter.to_owned();
-    let modify = move |found: Option<(Document, _)>| {
-        let number = found.map_or(0, |(found, _)| number(&found));
-        Ok(StoreModification::Put(document(&text, &"padding ".repeat(200), number + 1)))
+/// Number of increments that are begun at once.
+const TOGETHER: usize = 3;
+
+/// Increments a counter several times. Each increment is made of the result of the one before, and all are
+/// committed together.
+fn increment(store: &Store, counter: &str) -> Vec<Result<(), Error>> {
+    let write = |_| {
+        let text = counter.to_owned();
+        let modify = move |found: Option<Document>| {
+            let number = found.map_or(0, |found| number(&found));
+            Ok(StoreModification::Put(document(&text, &"padding ".repeat(70), number + 1)))
+        };
+        DocumentWrite { id: id(counter), change: StoreChange::ModifyContent(Box::new(modify)) }
     };
-    write(store, &id(counter), StoreChange::Modify(Box::new(modify))).map(drop)
+    let (sender, outcomes) = mpsc::channel();
+    let done = move |outcomes: Vec<Result<_, _>>| drop(sender.send(outcomes));
+    let writes = (0..TOGETHER).map(write).collect();
+    match store.write_batch(writes, WriterId::default(), WriteDurability::Synced, done) {
+        Ok(_) => {
+            let outcomes = outcomes.recv().expect("every batch is answered");
+            outcomes.into_iter().map(|outcome| outcome.map(drop)).collect()
+        }
+        Err(refused) => vec![Err(refused.error); TOGETHER],
+    }
 }
 
 /// Not a test of its own: writes in several ways while syncs fail, and prints the outcome of each write.
@@ -91,13 +111,15 @@ fn child() {
     std::fs::write(std::env::var(ARMED).expect("a path"), "").expect("a file");
     for round in 0..12 {
         let counter = COUNTERS[round % COUNTERS.len()];
-        let said = match increment(&store, counter) {
-            Ok(()) => "acknowledged",
-            Err(Error::DiskFull { .. } | Error::NoSpace { .. } | Error::Overloaded) => "refused",
-            Err(Error::Poisoned { .. }) => "unknown",
-            Err(other) => panic!("{other}"),
-        };
-        println!("{said} {counter}");
+        for outcome in increment(&store, counter) {
+            let said = match outcome {
+                Ok(()) => "acknowledged",
+                Err(Error::DiskFull { .. } | Error::NoSpace { .. } | Error::Overloaded) => "refused",
+                Err(Error::Poisoned { .. }) => "unknown",
+                Err(other) => panic!("{other}"),
+            };
+            println!("{said} {counter}");
+        }
         // These acknowledge nothing new, and lose nothing where they fail.
         let _ = match round % 4 {
             1 => store.seal(),
@@ -149,6 +171,7 @@ fn run(library: &Path, first: usize, many: usize, error: i32) -> bool {
         for (counter, counts) in &counts {
             let found = get(&store, counter).unwrap_or(0);
             let possible = counts.acknowledged..=counts.acknowledged + counts.unknown;
+            assert_eq!(found % TOGETHER as i64, 0, "{name}, start {start}: a part of {counts:?}: {said}");
             assert!(possible.contains(&found), "{name}, start {start}: {found} of {counts:?}: {said}");
         }
         store.close();

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 
-use millrace_document::{DocumentGroup, DocumentValue};
+use millrace_document::{Document, DocumentGroup, DocumentValue};
 use millrace_store::{
     DocumentWrite, Error, StoreChange, StoreModification, StoreOptions, StoreTuning, StoreVisit, ViewScope,
     WriteRefusal, WriteRefusalKind,
@@ -156,6 +156,14 @@ fn a_group_with_much_in_the_tail_shows_the_newest_of_it() {
     assert_eq!(shown(&*store.view("mail", &ann()).expect("a view")), expected);
 }
 
+/// Adds one to the number of a document, which is there.
+fn increment(found: Option<Document>) -> Result<StoreModification, WriteRefusal> {
+    let mut document = found.expect("the counter is there");
+    let Some(DocumentValue::Long(number)) = document.get("number").cloned() else { panic!("a number") };
+    document.set(&"number".into(), DocumentValue::Long(number + 1));
+    Ok(StoreModification::Put(document))
+}
+
 #[test]
 fn modifications_lose_no_update() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -166,15 +174,14 @@ fn modifications_lose_no_update() {
         for _ in 0..4 {
             let (store, sender) = (store.clone(), sender.clone());
             scope.spawn(move || {
-                for _ in 0..100 {
-                    let change = StoreChange::Modify(Box::new(|found| {
-                        let (mut document, _) = found.expect("the counter is there");
-                        let Some(DocumentValue::Long(number)) = document.get("number").cloned() else {
-                            panic!("a number")
-                        };
-                        document.set(&"number".into(), DocumentValue::Long(number + 1));
-                        Ok(StoreModification::Put(document))
-                    }));
+                for number in 0..100 {
+                    // Some need the version before them, and wait until that is durable.
+                    let change = match number % 7 {
+                        0 => StoreChange::Modify(Box::new(|found| {
+                            increment(found.map(|(document, _)| document))
+                        })),
+                        _ => StoreChange::ModifyContent(Box::new(increment)),
+                    };
                     let sender = sender.clone();
                     store.write(DocumentWrite { id: id(A), change }, move |outcome| {
                         drop(sender.send(outcome))

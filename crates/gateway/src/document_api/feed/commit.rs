@@ -1,6 +1,6 @@
-//! Execution of prepared operations, in waves: a wave has at most one operation on each document. Two waves
-//! are in flight at a time, if no document is in both, so that one is synced while the next one is sent. They
-//! are counted in their order, as soon as they have ended: clients wait for that before they send more.
+//! Execution of prepared operations, in waves: each has one operation on a document, or, for the store of a
+//! node that is alone, several. Two are in flight at a time, if no document is in both, so that one is synced
+//! while the next is sent. They are counted in order, as soon as they have ended: clients wait for that.
 
 mod limits;
 
@@ -35,6 +35,9 @@ use crate::status::HttpError;
 
 /// Number of operations of a wave that are executed like single requests at a time.
 const FORWARDED_MAX: usize = 64;
+
+/// Number of operations of a wave on documents of its earlier ones, at most.
+const REPEATED_MAX: usize = 255;
 
 /// Number of waves that are in flight at a time.
 const WAVES_MAX: usize = 2;
@@ -93,12 +96,14 @@ struct WaveWrite {
     size: Option<UncommittedSize>,
 }
 
-/// Operations on different documents.
+/// Operations that are executed together.
 #[derive(Default)]
 struct OperationWave {
     /// Number and end of the last operation, of any kind.
     last: Option<(u64, u64)>,
     documents: WaveDocuments,
+    /// Number of operations on documents of earlier ones.
+    repeated: usize,
     writes: Vec<DocumentWrite>,
     /// Origins of the writes, in their order.
     origins: Vec<WaveWrite>,
@@ -217,7 +222,10 @@ impl FeedCommitter {
         for item in items {
             let document = item.step.id().map(|id| self.hasher.hash_one(id.as_str()));
             if document.is_some_and(|document| wave.documents.contains(&document)) {
-                self.begin(std::mem::take(&mut wave), &memory).await;
+                match self.takes_repeated(&wave, &item.step) {
+                    true => wave.repeated += 1,
+                    false => self.begin(std::mem::take(&mut wave), &memory).await,
+                }
             }
             if self.stopped.is_some() {
                 return;
@@ -225,6 +233,14 @@ impl FeedCommitter {
             wave.add(item, document);
         }
         self.begin(wave, &memory).await;
+    }
+
+    /// True if a wave takes another operation on one of its documents.
+    fn takes_repeated(&self, wave: &OperationWave, step: &PreparedStep) -> bool {
+        // A node that is alone tries none again. Limits on what updates write again count between waves.
+        let PreparedStep::Write { again: None, write, .. } = step else { return false };
+        let are_of_store = wave.forwarded.is_empty() && wave.relayed.is_empty();
+        are_of_store && wave.repeated < REPEATED_MAX && self.call.rewrites(write.id.group()).is_none()
     }
 
     /// Begins a wave, unless the stream was stopped, once there is a slot for it, no wave that is in flight

@@ -1,6 +1,8 @@
 //! Modifications: each sees its document, whose lane is its own until it is committed. So documents that wait
 //! are looked up together, before the first is modified.
 //!
+//! Those that wait for one run on its result, if they can (`chaining`).
+//!
 //! A thread takes a share of the modifications that wait. Those of a share wait for each other, and one can
 //! wait for the disk or for a model. So a share ends with the first modification that takes long: the others
 //! are queued again, and the next share is of one. Shares double while they are quick.
@@ -9,15 +11,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use millrace_bucket::DocumentSortKey;
-use millrace_document::{DocumentId, Timestamp};
+use millrace_document::{Document, DocumentId, Timestamp};
 use millrace_env::run_or_exit;
 
-use super::{AcceptedWrite, CommitterWork, PendingCommit, PendingWrites};
+use super::{AcceptedWrite, CommitterWork, PendingCommit, PendingModify, PendingWrites};
 use crate::read::get;
 use crate::read::lookup::{NewestVersion, newest_versions};
 use crate::tail::{encode_put, encode_removed};
 use crate::write::commit_rows::{CommitRows, RowValue};
-use crate::{CommittedWrite, Error, Modify, StoreModification, WriteRefusal};
+use crate::{CommittedWrite, Error, StoreModification, WriteRefusal};
 
 /// Number of threads for modifications. They read documents, which can wait for the disk; so some run side by
 /// side.
@@ -44,6 +46,30 @@ impl AcceptedWrite {
         };
         id
     }
+}
+
+impl PendingModify {
+    fn run(self, found: Option<(Document, Timestamp)>) -> Result<StoreModification, WriteRefusal> {
+        match self {
+            PendingModify::OfVersion(modify) => modify(found),
+            PendingModify::OfContent(modify) => modify(found.map(|(document, _)| document)),
+        }
+    }
+}
+
+/// Runs a modification. Returns the row to write; `None` if nothing changes.
+///
+/// # Errors
+/// The modification refuses.
+pub(super) fn decided_row(
+    modify: impl FnOnce() -> Result<StoreModification, WriteRefusal>,
+) -> Result<Option<RowValue>, Error> {
+    let decided = catch_unwind(AssertUnwindSafe(modify)).unwrap_or_else(|_| Err(WriteRefusal::panicked()));
+    Ok(match decided.map_err(Error::Refused)? {
+        StoreModification::Put(document) => Some(RowValue { bytes: encode_put(&document), removes: false }),
+        StoreModification::Remove => Some(RowValue { bytes: encode_removed(), removes: true }),
+        StoreModification::Nothing => None,
+    })
 }
 
 impl PendingWrites {
@@ -106,7 +132,8 @@ impl PendingWrites {
         found.unwrap_or_else(|_| alone())
     }
 
-    /// Runs a modification. Returns what is to be committed; answers one that changes nothing.
+    /// Runs a modification, and those chained to it. Returns what is to be committed; answers one that
+    /// changes nothing.
     fn modified(&self, accepted: AcceptedWrite, found: Option<NewestVersion>) -> Option<PendingCommit> {
         let AcceptedWrite { key, work: CommitterWork::Modify(id, modify), durability, reply, .. } = accepted
         else {
@@ -116,7 +143,9 @@ impl PendingWrites {
         match self.shared.health.guard("modify a document", || self.modify(&id, &key, found, modify)) {
             Ok((Some(value), existed)) => {
                 let rows = CommitRows::Written { key, value, existed: Some(existed.is_some()) };
-                return Some(PendingCommit { rows, durability, reply, is_joined: false });
+                let mut commit = PendingCommit::new(rows, durability, reply);
+                self.extend_chain(&id, &mut commit);
+                return Some(commit);
             }
             Ok((None, existed)) => {
                 let timestamp = existed.unwrap_or_default();
@@ -133,19 +162,10 @@ impl PendingWrites {
         id: &DocumentId,
         key: &DocumentSortKey,
         found: Option<NewestVersion>,
-        modify: Modify,
+        modify: PendingModify,
     ) -> Result<(Option<RowValue>, Option<Timestamp>), Error> {
         let found = get::found(&self.shared, id, key, found)?;
         let existed = found.as_ref().map(|(_, timestamp)| *timestamp);
-        let decided = catch_unwind(AssertUnwindSafe(|| modify(found)))
-            .unwrap_or_else(|_| Err(WriteRefusal::panicked()));
-        let value = match decided.map_err(Error::Refused)? {
-            StoreModification::Put(document) => {
-                Some(RowValue { bytes: encode_put(&document), removes: false })
-            }
-            StoreModification::Remove => Some(RowValue { bytes: encode_removed(), removes: true }),
-            StoreModification::Nothing => None,
-        };
-        Ok((value, existed))
+        Ok((decided_row(|| modify.run(found))?, existed))
     }
 }
