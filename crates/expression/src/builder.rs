@@ -163,8 +163,8 @@ impl ProgramBuilder {
         }
     }
 
-    /// Matches `t * filter_subspaces(cell_order(t, max) < n, f(s)(s))`, which is `top(n, t)`, of a tensor with
-    /// one cell in each dense subspace.
+    /// Matches `t * filter_subspaces(cell_order(t, max) < n, f(s)(s))`, which is `top(n, t)`, of a tensor
+    /// with one cell in each dense subspace.
     fn top(&self, op: &ProgramOp) -> Option<ProgramOp> {
         let ProgramOp::Join(CellFunction::Binary(BinaryNumberOp::Mul), _, of, kept) = op else { return None };
         let ProgramOp::FilterSubspaces(condition, ranked) = &self.nodes[*kept].op else { return None };

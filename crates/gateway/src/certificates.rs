@@ -12,7 +12,8 @@ use crate::GatewayState;
 const REPEATED: Duration = Duration::from_secs(6 * 60 * 60);
 
 impl GatewayState {
-    /// Warnings of certificates that expire soon, or have expired: that for clients, and that for other nodes.
+    /// Warnings of certificates that expire soon, or have expired: that for clients, and that for other
+    /// nodes.
     pub(crate) fn certificate_warnings(&self) -> Vec<String> {
         let of_clients = self.certificate().and_then(|certificate| certificate.validity());
         let of_nodes = self.settings().trust.as_ref().and_then(|trust| trust.validity());

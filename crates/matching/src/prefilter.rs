@@ -36,9 +36,9 @@ impl TextPrefilter {
         Some(TextPrefilter { needle, cased, anchors })
     }
 
-    /// Positions in the bytes of a chunk where the needle is in a text that can match, ascending. `None` where
-    /// so few documents are left in `within` that reading their values costs less than a search through the
-    /// whole chunk.
+    /// Positions in the bytes of a chunk where the needle is in a text that can match, ascending. `None`
+    /// where so few documents are left in `within` that reading their values costs less than a search through
+    /// the whole chunk.
     pub(crate) fn places(&self, values: &BytesColumn, within: &DocumentBits) -> Option<Vec<u32>> {
         if is_few(values, within) {
             return None;

@@ -24,8 +24,8 @@ pub struct CertificateValidity {
 }
 
 impl CertificateValidity {
-    /// Reads the dates of a chain from `file`: those of the certificate in it that expires first. `None` if no
-    /// dates can be read, or if the last is after the year 9999.
+    /// Reads the dates of a chain from `file`: those of the certificate in it that expires first. `None` if
+    /// no dates can be read, or if the last is after the year 9999.
     pub fn of(file: &Path, chain: &[CertificateDer<'_>]) -> Option<Self> {
         let read = chain.iter().filter_map(|certificate| dates(certificate));
         let (begin, end) = read.min_by_key(|&(_, end)| end)?;

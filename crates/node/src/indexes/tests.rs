@@ -374,8 +374,8 @@ fn a_page_of_a_build_ends_where_its_keys_take_much_memory() {
     let note = "schema note { document note { field tags type array<string> { indexing: attribute } } }";
     let directory = tempfile::tempdir().expect("a directory");
     let node = IndexedStore::with(directory, Arc::new(SystemClock), &application_of(&services, note));
-    // Their keys take 40 MB.
-    let (batches, documents, tags) = (8, 50, 100);
+    // Their keys take 80 MB.
+    let (batches, documents, tags) = (16, 50, 100);
     let written = now() - HOUR_US;
     let version = |number: usize| {
         let tag = |tag: usize| DocumentValue::String(format!("{number:04}{tag:03}{}", "x".repeat(993)));

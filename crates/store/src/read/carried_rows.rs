@@ -204,7 +204,7 @@ mod tests {
     const GROUP: &str = "ann";
 
     #[derive(Debug, Clone)]
-    enum Step {
+    enum CarryingStep {
         /// Versions of documents: number, how much later than the last one it is (late if negative), whether
         /// it is a removal.
         Write(Vec<(u32, i64, bool)>),
@@ -217,15 +217,15 @@ mod tests {
         Merge,
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = CarryingStep> {
         let version =
             (0..500_u32, prop_oneof![3 => 1..4_i64, 1 => -900..1_i64], proptest::bool::weighted(0.2));
         prop_oneof![
-            4 => proptest::collection::vec(version, 1..20).prop_map(Step::Write),
-            3 => (0..500_u32, 1..600_u32).prop_map(|(first, count)| Step::Fill(first, count)),
-            4 => Just(Step::Roll),
-            3 => Just(Step::SealOldest),
-            1 => Just(Step::Merge),
+            4 => proptest::collection::vec(version, 1..20).prop_map(CarryingStep::Write),
+            3 => (0..500_u32, 1..600_u32).prop_map(|(first, count)| CarryingStep::Fill(first, count)),
+            4 => Just(CarryingStep::Roll),
+            3 => Just(CarryingStep::SealOldest),
+            1 => Just(CarryingStep::Merge),
         ]
     }
 
@@ -261,7 +261,7 @@ mod tests {
         assert!(kept == anew, "{kept:?}\n{anew:?}");
     }
 
-    fn run(steps: Vec<Step>) {
+    fn run(steps: Vec<CarryingStep>) {
         let directory = tempfile::tempdir().expect("a directory");
         let clock = Arc::new(ManualClock::new(1_000_000_000));
         let options = StoreOptions {
@@ -286,7 +286,7 @@ mod tests {
         };
         for step in steps {
             match step {
-                Step::Write(versions) => {
+                CarryingStep::Write(versions) => {
                     let mut version = |(number, later, is_removal): (u32, i64, bool)| {
                         // A version is the same each time it comes.
                         let timestamp = (last + later).max(1) << 1 | i64::from(is_removal);
@@ -298,21 +298,21 @@ mod tests {
                     };
                     apply(versions.into_iter().map(&mut version).collect());
                 }
-                Step::Fill(first, count) => {
+                CarryingStep::Fill(first, count) => {
                     let puts = (first..first + count).map(|number| put(number, (last + 1) << 1));
                     let puts: Vec<_> = puts.collect();
                     last += 1;
                     apply(puts);
                 }
-                Step::Roll if store.shared().state().generations.len() < 5 => {
+                CarryingStep::Roll if store.shared().state().generations.len() < 5 => {
                     store.sealer().roll().expect("another takes over");
                 }
-                Step::Roll => {}
-                Step::SealOldest => {
+                CarryingStep::Roll => {}
+                CarryingStep::SealOldest => {
                     let oldest = store.shared().state().generations.last().map(|oldest| oldest.number);
                     store.sealer().seal_older(oldest.unwrap_or(0)).expect("sealed");
                 }
-                Step::Merge => store.maintain().expect("maintained"),
+                CarryingStep::Merge => store.maintain().expect("maintained"),
             }
             check(&store);
         }
