@@ -478,13 +478,13 @@ fn small_changes_of_one_request_stop_when_their_group_is_full() {
 fn updates_of_a_stream_do_not_fill_their_group_before_they_are_written() {
     let server = TestServer::start_with(&[("MILLRACE_GROUP_BYTES_MAX", "80000")]).deploy_notes();
     let title = long_title();
-    for (number, title) in [(1, title.as_str()), (2, "x"), (3, "x")] {
-        server
-            .put(&format!("/document/v1/n/note/group/ann/{number}"), &json!({ "title": title }).to_string());
+    for (group, number, title) in [("ann", 1, title.as_str()), ("bob", 2, "x"), ("ann", 3, "x")] {
+        let path = format!("/document/v1/n/note/group/{group}/{number}");
+        server.put(&path, &json!({ "title": title }).to_string());
     }
-    let [first, second] = [(2, "y"), (3, &title[..30_000])].map(|(number, title)| {
+    let [first, second] = [("bob", 2, "y"), ("ann", 3, &title[..30_000])].map(|(group, number, title)| {
         let fields = json!({ "title": { "assign": title } });
-        json!({ "update": format!("id:n:note:g=ann:{number}"), "fields": fields })
+        json!({ "update": format!("id:n:note:g={group}:{number}"), "fields": fields })
     });
     let body = format!("{first}\n{second}\n");
     let request = OutgoingRequest::new(Method::POST, "/feed/v1").body("application/jsonl", body);
