@@ -19,7 +19,7 @@ const OWNED_LIBRARIES: [(&str, &[&str]); 27] = [
     ("html2text", &["mail"]),
     ("hyper", &["remote", "gateway", "client", "coordination", "bench", "commands", "server"]),
     ("icu_segmenter", &["linguistics"]),
-    ("jiff", &["cluster", "grouping", "indexing", "schema", "elastic", "gateway", "commands"]),
+    ("jiff", &["cluster", "grouping", "indexing", "schema", "elastic", "gateway", "commands", "trust"]),
     ("jsonwebtoken", &["access"]),
     ("libc", &["env", "model"]),
     ("mail-parser", &["mail"]),
