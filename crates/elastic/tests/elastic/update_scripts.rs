@@ -1,8 +1,9 @@
 //! Scripts of updates: of single documents, in bulks, by queries, and of document types.
 
+use millrace_access::{AccessRight, CallerGroups};
 use serde_json::{Value, json};
 
-use crate::service_support::{TestService, directory};
+use crate::service_support::{TestService, caller_with, directory};
 use crate::types;
 
 /// The update of a document by a script, which has parameters.
@@ -315,4 +316,24 @@ fn scripts_change_documents_of_types() {
     let upsert = r#"{"script":"ctx._source.stars = 2","scripted_upsert":true,"upsert":{"title":"New"}}"#;
     assert_eq!(service.get("POST /note/_update/1?routing=ann", upsert)["result"], "created");
     assert_eq!(source()["stars"], 2);
+}
+
+/// What a script does, and its errors, tell what the document has.
+#[test]
+fn scripts_need_the_right_to_read() {
+    let directory = directory();
+    let service = types::service(&directory);
+    service.get("PUT /a/_doc/1", r#"{"secret":"abc"}"#);
+    service.get("PUT /note/_doc/1?routing=ann", r#"{"title":"abc"}"#);
+    let blind = || caller_with(CallerGroups::All, vec![AccessRight::Write].into());
+    let script = body_of("if (ctx._source.secret ?: ctx._source.title) {}");
+    for path in ["/a/_update/1", "/note/_update/1?routing=ann"] {
+        let (status, answer) = service.ask_as(blind(), &format!("POST {path}"), &script);
+        assert!(status == 403 && !answer.to_string().contains("abc"), "{path}: {answer}");
+        let plain = service.ask_as(blind(), &format!("POST {path}"), r#"{"doc":{}}"#);
+        assert_eq!(plain.0, 200, "{path}: {}", plain.1);
+    }
+    let lines = format!("{{\"update\":{{\"_index\":\"a\",\"_id\":\"1\"}}}}\n{script}\n");
+    let (_, answer) = service.ask_as(blind(), "POST /_bulk", &lines);
+    assert_eq!(answer["items"][0]["update"]["status"], 403, "{answer}");
 }
