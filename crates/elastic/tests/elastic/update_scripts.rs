@@ -316,6 +316,12 @@ fn scripts_change_documents_of_types() {
     let upsert = r#"{"script":"ctx._source.stars = 2","scripted_upsert":true,"upsert":{"title":"New"}}"#;
     assert_eq!(service.get("POST /note/_update/1?routing=ann", upsert)["result"], "created");
     assert_eq!(source()["stars"], 2);
+    // The script fails without a document, and does for a stored one.
+    let upsert = r#"{"script":"ctx._source.stars += 1","scripted_upsert":true,"upsert":{}}"#;
+    assert_eq!(service.get("POST /note/_update/1?routing=ann", upsert)["result"], "updated");
+    assert_eq!(source()["stars"], 3);
+    assert_eq!(service.ask("POST /note/_update/2?routing=ann", upsert).0, 400);
+    assert_eq!(service.ask("GET /note/_doc/2?routing=ann", "").0, 404);
 }
 
 /// What a script does, and its errors, tell what the document has.
