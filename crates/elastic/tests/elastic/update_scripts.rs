@@ -84,6 +84,27 @@ fn scripts_change_documents() {
             "updated",
             json!({ "s": "a11index" }),
         ),
+        (
+            "ctx._source.t = 9007199254740993 > 9007199254740992 && 2 < 2.5 && !(3 <= 2.5)",
+            "updated",
+            json!({ "t": true }),
+        ),
+        (
+            "ctx._source.l.removeIf(t -> ctx._source.l.size() == 2 && t == 'b')",
+            "updated",
+            json!({ "l": ["a"] }),
+        ),
+        (
+            "ctx._source.t = ctx._source.containsKey('n') && !ctx._source.o.containsKey('n')",
+            "updated",
+            json!({ "t": true }),
+        ),
+        (
+            "ctx._source.l = 'a,b'.splitOnToken(','); ctx._source.s = 'aa'.replace('a', 'bc')",
+            "updated",
+            json!({ "s": "bcbc" }),
+        ),
+        ("ctx._source.n = ['k': [3, 4]].k[1] + ['a', 'b'].length", "updated", json!({ "n": 6 })),
         ("if (ctx._source.t) { return; } ctx._source.n = 9", "updated", json!({})),
         ("/* nothing */", "updated", json!({})),
         ("ctx.op = ctx._source.n > 0 ? 'delete' : 'none'", "deleted", Value::Null),
@@ -159,7 +180,18 @@ fn other_scripts_are_refused_and_change_nothing() {
     assert!(status == 400 && answer.to_string().contains("more than 16 MB"), "{answer}");
     let nested = "ctx._source=['a':ctx._source];".repeat(130);
     let signs = format!("def x = {}true", "!".repeat(99));
-    for (script, expected) in [(nested, "levels deep"), (signs, "deep in each other")] {
+    let members = format!("ctx._source.n = params{}", ".a".repeat(1_000));
+    let tokens = format!(
+        "def s = '{}'; {} ctx._source.l = s.splitOnToken(',')",
+        ",".repeat(999),
+        "s += s; ".repeat(11)
+    );
+    for (script, expected) in [
+        (nested, "levels deep"),
+        (signs, "deep in each other"),
+        (members, "deep in each other"),
+        (tokens, "would be too long"),
+    ] {
         let (status, answer) = service.ask("POST /a/_update/1", &body_of(&script));
         assert!(status == 400 && answer.to_string().contains(expected), "{answer}");
     }
@@ -173,6 +205,10 @@ fn other_scripts_are_refused_and_change_nothing() {
     }
     let found = service.get("GET /a/_doc/1", "");
     assert_eq!((&found["_version"], &found["_source"]["n"]), (&json!(1), &json!(1)));
+    // Operands side by side are not in each other.
+    let sum = format!("ctx._source.n = 1{}", " + 1".repeat(900));
+    service.get("POST /a/_update/1", &body_of(&sum));
+    assert_eq!(service.get("GET /a/_doc/1", "")["_source"]["n"], 901);
 }
 
 #[test]
