@@ -283,6 +283,31 @@ fn scripts_in_bulks_are_executed_in_their_order() {
     );
 }
 
+/// Documents that scripts make long are written in several parts, of which none is lost.
+#[test]
+fn long_results_of_scripts_are_all_written() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    let lines = (0..70).map(|n| format!("{{\"index\":{{\"_id\":\"{n}\"}}}}\n{{\"n\":{n}}}\n"));
+    service.get("POST /a/_bulk?refresh=true", &lines.collect::<String>());
+    let text = "x y ".repeat(25_000);
+    let script = "if (ctx._source.n % 2 == 0) { ctx.op = 'noop' } else { ctx._source.s = params.s }";
+    let body = json!({ "script": { "source": script, "params": { "s": text } } });
+    let answer = service.get("POST /a/_update_by_query?refresh=true", &body.to_string());
+    let numbers = ["total", "updated", "noops", "batches"].map(|name| answer[name].as_u64());
+    assert_eq!(numbers, [Some(70), Some(35), Some(35), Some(1)], "{answer}");
+    let lines = (0..70).map(|n| {
+        let script = "ctx._source.n = (ctx._source.s?.length() ?: 0) + ctx._source.n";
+        format!("{{\"update\":{{\"_id\":\"{n}\"}}}}\n{{\"script\":\"{script}\"}}\n")
+    });
+    let answer = service.get("POST /a/_bulk?refresh=true", &lines.collect::<String>());
+    assert_eq!((&answer["errors"], answer["items"].as_array().map(Vec::len)), (&json!(false), Some(70)));
+    for n in 0..70 {
+        let found = service.get(&format!("GET /a/_doc/{n}?_source=n"), "");
+        assert_eq!(found["_source"]["n"], if n % 2 == 0 { n } else { 100_000 + n }, "{found}");
+    }
+}
+
 #[test]
 fn scripts_change_what_a_query_finds() {
     let directory = directory();
