@@ -197,6 +197,7 @@ fn other_scripts_are_refused_and_change_nothing() {
     }
     for (body, expected) in [
         (json!({ "script": { "id": "stored" } }), "[id] of a script"),
+        (json!({ "script": { "source": "return", "params": [1] } }), "[params] of a script is an object"),
         (json!({ "script": { "source": "1", "lang": "mustache" } }), "the language [mustache]"),
         (json!({ "script": "return", "doc": {} }), "can't provide both script and doc"),
     ] {
