@@ -5,19 +5,17 @@
 //! condition that it is still the one that was found: a write of another request is not undone.
 
 mod copies;
+mod pacing;
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use millrace_node::pool;
 use millrace_plan::QueryMemory;
-use millrace_store::WriterId;
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use self::copies::CopyTarget;
+use self::pacing::await_allowance;
 use crate::bulk::check_pipeline;
 use crate::catalog::{OpenIndex, now_ms};
 use crate::dated_names::with_dates;
@@ -41,39 +39,6 @@ use crate::{Error, alias_scope, kept_hits, lookups};
 /// Documents of a page, and bytes of their texts without the last of them.
 const PAGE: usize = 1_000;
 const PAGE_BYTES: usize = 2 << 20;
-
-/// Time after which it is looked again whether the client has left.
-const ALLOWANCE_PAUSE: Duration = Duration::from_millis(100);
-
-/// Number of requests at a time that wait for the allowances of their callers. Each keeps its thread, and its
-/// slot among the requests of the service.
-const PACED_MAX: usize = 16;
-
-/// Clients with such a request, of which each has one.
-static PACED: Mutex<BTreeSet<WriterId>> = Mutex::new(BTreeSet::new());
-
-/// Turn of a client whose request waits for an allowance, until this is dropped.
-struct PacedTurn(WriterId);
-
-impl PacedTurn {
-    /// Takes the turn of a client.
-    ///
-    /// # Errors
-    /// It has another request that waits, or too many others have one.
-    fn take(client: WriterId) -> Result<Self, Error> {
-        let mut paced = PACED.lock();
-        if paced.len() >= PACED_MAX || !paced.insert(client) {
-            return Err(millrace_node::Error::Overloaded.into());
-        }
-        Ok(PacedTurn(client))
-    }
-}
-
-impl Drop for PacedTurn {
-    fn drop(&mut self) {
-        PACED.lock().remove(&self.0);
-    }
-}
 
 /// Writes of the documents of a search.
 struct WritesByQuery<'d> {
@@ -382,7 +347,12 @@ impl WritesByQuery<'_> {
             let memory = self.service.node.query_memory();
             let hits_max = PAGE.min(self.options.documents_max - tally.total);
             // Documents that were found before the wait would be kept for it, and could be others by its end.
-            let found = self.await_allowance().and_then(|()| self.page(after.as_ref(), hits_max, &memory));
+            let is_allowed = match self.effect {
+                // Removals make room, and wait for nothing.
+                EffectByQuery::Delete => Ok(()),
+                EffectByQuery::Rewrite | EffectByQuery::Copy(_) => await_allowance(self.service),
+            };
+            let found = is_allowed.and_then(|()| self.page(after.as_ref(), hits_max, &memory));
             let (page, is_timed_out) = match found {
                 Ok(found) => found,
                 Err(error) if tally.total == 0 => return Err(error),
@@ -392,9 +362,15 @@ impl WritesByQuery<'_> {
                 }
             };
             if !page.hits.is_empty() {
+                tally.batches += 1;
+            }
+            let mut left = page.hits.as_slice();
+            while !left.is_empty() {
                 // The disk is waited for, and other nodes.
-                let results = pool::wait_without_slot(|| self.write(&mut placer, &page.hits))?;
-                self.count(&mut tally, &page.hits, results);
+                let results = pool::wait_without_slot(|| self.write(&mut placer, left))?;
+                let (written, others) = left.split_at(results.len());
+                self.count(&mut tally, written, results);
+                left = others;
             }
             tally.is_timed_out = is_timed_out && page.last.is_none();
             after = page.last;
@@ -435,29 +411,6 @@ impl WritesByQuery<'_> {
         Ok((page, progress.is_timed_out))
     }
 
-    /// Waits until the documents written before are paid back, by the limit of the caller on written bytes.
-    /// Removals make room, and wait for nothing.
-    ///
-    /// # Errors
-    /// The client has left; too many requests wait like this one.
-    fn await_allowance(&self) -> Result<(), Error> {
-        let Some(rewrites) = self.service.caller.rewrites(None) else { return Ok(()) };
-        if matches!(self.effect, EffectByQuery::Delete) || rewrites.wait().is_zero() {
-            return Ok(());
-        }
-        let _turn = PacedTurn::take(self.service.caller.client())?;
-        pool::wait_without_slot(|| {
-            loop {
-                let wait = rewrites.wait();
-                if wait.is_zero() {
-                    return Ok(());
-                }
-                self.service.check_client()?;
-                std::thread::sleep(wait.min(ALLOWANCE_PAUSE));
-            }
-        })
-    }
-
     /// The write of a document; `None` if it stays as it is.
     ///
     /// # Errors
@@ -488,8 +441,9 @@ impl WritesByQuery<'_> {
         Ok(Some(self.effect.write(hit, text)))
     }
 
-    /// Writes documents, and waits until all writes are durable or refused; the results have their order. A
-    /// document that stays as it is has none.
+    /// Writes the first of some documents, as many as are not too long together after a script, and waits
+    /// until all writes are durable or refused; the results have their order. A document that stays as it is
+    /// has none.
     ///
     /// # Errors
     /// They would be copied to their own index. Nothing is written then.
@@ -498,8 +452,11 @@ impl WritesByQuery<'_> {
         placer: &mut WritePlacer<'_>,
         hits: &[SearchHit],
     ) -> Result<Vec<Result<Option<WriteResult>, Error>>, Error> {
-        let (mut placed, mut settled) = (Vec::with_capacity(hits.len()), Vec::new());
+        let (mut placed, mut settled, mut bytes) = (Vec::with_capacity(hits.len()), Vec::new(), 0);
         for (at, hit) in hits.iter().enumerate() {
+            if self.script.is_some() && bytes >= PAGE_BYTES {
+                break;
+            }
             let place = match self.write_of(hit) {
                 Ok(None) => Ok(None),
                 Ok(Some(write)) => {
@@ -508,7 +465,10 @@ impl WritesByQuery<'_> {
                 Err(error) => Err(error),
             };
             match place {
-                Ok(Some(place)) => placed.push(place),
+                Ok(Some(place)) => {
+                    bytes += place.write.bytes();
+                    placed.push(place);
+                }
                 Ok(None) => settled.push((at, Ok(None))),
                 Err(error) => settled.push((at, Err(error))),
             }
@@ -541,7 +501,6 @@ impl WritesByQuery<'_> {
         hits: &[SearchHit],
         results: Vec<Result<Option<WriteResult>, Error>>,
     ) {
-        tally.batches += 1;
         tally.total += hits.len();
         for (hit, result) in hits.iter().zip(results) {
             match result {

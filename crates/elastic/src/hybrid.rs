@@ -172,10 +172,16 @@ fn technique_of<'m>(
     if let Some(unknown) = given.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(Error::unsupported(&format!("[{unknown}] in [{step}] of a processor")));
     }
-    let mut parameters = given.get("parameters").and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut parameters = match given.get("parameters") {
+        None => Map::new(),
+        Some(Value::Object(parameters)) => parameters.clone(),
+        Some(_) => return Err(Error::Parsing(format!("[parameters] of [{step}] is an object"))),
+    };
     let constant = given.get("rank_constant").map(|constant| ("rank_constant".to_owned(), constant.clone()));
     parameters.extend(constant);
-    Ok((given.get("technique").and_then(Value::as_str), parameters))
+    let technique =
+        given.get("technique").map(|technique| technique.as_str().ok_or_else(none)).transpose()?;
+    Ok((technique, parameters))
 }
 
 impl HybridJoin {
@@ -201,9 +207,9 @@ impl HybridJoin {
             };
         }
         let (normalization, of_normalization) = technique_of(members, "normalization")?;
-        if let Some(unknown) =
-            of_normalization.keys().chain(parameters.keys()).find(|name| *name != "weights")
-        {
+        // Weights are those of the combination alone.
+        let of_combination = parameters.keys().filter(|name| *name != "weights");
+        if let Some(unknown) = of_normalization.keys().chain(of_combination).next() {
             return Err(unsupported(unknown));
         }
         Ok(HybridJoin::Scores(ScoreJoin {

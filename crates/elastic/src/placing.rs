@@ -71,9 +71,13 @@ impl<'d> WritePlacer<'d> {
         writing::check(&write)?;
         let name = &*with_dates(name)?;
         let action = write.action;
-        if action == WriteAction::Update && write.shown.as_ref().is_some_and(|shown| !shown.is_off) {
-            // The answer has the document.
+        let is_shown = write.shown.as_ref().is_some_and(|shown| !shown.is_off);
+        let is_scripted = write.update.as_ref().is_some_and(|update| update.script.is_some());
+        if action == WriteAction::Update && (is_shown || is_scripted) {
+            // The answer has the document, or what a script tells about it: by its errors, and what it does.
             self.service.caller.check_read()?;
+        }
+        if action == WriteAction::Update && is_shown {
             write.answer = Some(Arc::clone(&self.service.answer_memory));
         }
         let written = WrittenName::Index { name: name.to_owned(), action, demand };

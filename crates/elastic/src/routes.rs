@@ -29,8 +29,8 @@ pub enum RouteRight {
     Any,
     /// To read documents.
     Read,
-    /// To write documents, or to change indexes. An update that shows its document needs the right to read,
-    /// too, which is checked with its item.
+    /// To write documents, or to change indexes. An update that shows its document or has a script
+    /// needs the right to read, too, which is checked with its item.
     Write,
 }
 

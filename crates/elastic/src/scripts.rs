@@ -38,7 +38,13 @@ impl<'s> ScriptText<'s> {
                 let source = source.and_then(Value::as_str).ok_or_else(|| {
                     Error::IllegalArgument("a script needs a [source] that is a text".to_owned())
                 })?;
-                let parameters = members.get("params").and_then(Value::as_object);
+                let parameters = match members.get("params") {
+                    None | Some(Value::Null) => None,
+                    Some(Value::Object(parameters)) => Some(parameters),
+                    Some(_) => {
+                        return Err(Error::IllegalArgument("[params] of a script is an object".to_owned()));
+                    }
+                };
                 ScriptText { source, parameters, language: members.get("lang").map(text_of) }
             }
             _ => return Err(Error::IllegalArgument("a script is a text or an object".to_owned())),

@@ -296,7 +296,6 @@ impl HitSearch {
         }
     }
 
-    /// Checks that a search whose results are joined by their ranks has several queries, and no other order.
     /// The search with the results of its `hybrid` query joined.
     ///
     /// # Errors
@@ -315,6 +314,7 @@ impl HitSearch {
         Ok(self)
     }
 
+    /// Checks that a search whose results are joined by their ranks has several queries, and no other order.
     fn check_fusion(&self, has_several: bool) -> Result<(), Error> {
         let Some(fusion) = self.fusion else { return Ok(()) };
         fusion.window(self.size)?;

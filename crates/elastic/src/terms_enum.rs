@@ -54,7 +54,8 @@ impl EnumeratedTerms {
     /// The field is missing, or a member is malformed.
     fn take(body: &mut Map<String, Value>) -> Result<Self, Error> {
         let missing = || Error::Validation(vec!["field cannot be null".to_owned()]);
-        let field = body.remove("field").as_ref().map(text_of).ok_or_else(missing)?;
+        let field = body.remove("field").filter(|value| !value.is_null());
+        let field = field.as_ref().map(text_of).ok_or_else(missing)?;
         let ignores_case = match body.remove("case_insensitive") {
             None => false,
             Some(Value::Bool(ignores_case)) => ignores_case,
@@ -68,8 +69,8 @@ impl EnumeratedTerms {
         let size = size.filter(|size| (1..=SIZE_MAX).contains(size)).ok_or_else(|| {
             Error::IllegalArgument(format!("[size] of _terms_enum is a whole number from 1 to {SIZE_MAX}"))
         })?;
-        let begin = body.remove("string").as_ref().map(text_of).unwrap_or_default();
-        let after = body.remove("search_after").as_ref().map(text_of);
+        let mut text = |name: &str| body.remove(name).filter(|value| !value.is_null()).as_ref().map(text_of);
+        let (begin, after) = (text("string").unwrap_or_default(), text("search_after"));
         let begin = if ignores_case { begin.to_lowercase() } else { begin };
         Ok(EnumeratedTerms { field, begin, ignores_case, after, count: size as usize })
     }

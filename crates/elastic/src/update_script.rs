@@ -5,6 +5,7 @@
 //! it is. It has no loops: its time grows with its length and with the values that it reads, and is bounded.
 //! Values are copied where they are assigned.
 
+mod methods;
 mod parsing;
 mod values;
 
@@ -14,8 +15,9 @@ use std::ops::ControlFlow;
 
 use serde_json::{Map, Value};
 
+use self::methods::ReadMethod;
 use self::parsing::ScriptParser;
-use self::values::{ReadMethod, ScriptedKind};
+use self::values::ScriptedKind;
 use crate::Error;
 use crate::catalog::now_ms;
 use crate::formulas::{FormulaFunction, FormulaOperator};
@@ -121,6 +123,27 @@ enum ScriptValue {
     Choice(Box<[ScriptValue; 3]>),
     /// The first value, or the second one if that is null.
     Default(Box<ScriptValue>, Box<ScriptValue>),
+}
+
+/// Step from the value of a part to that of the part around it, which begins with it.
+enum ValueStep<'s> {
+    Member { at: &'s ScriptValue, is_safe: bool },
+    Call { method: ReadMethod, given: &'s [ScriptValue], is_safe: bool },
+    Binary(FormulaOperator, &'s ScriptValue),
+}
+
+impl ScriptValue {
+    /// Part that this one begins with, and the step from there.
+    fn begin(&self) -> Option<(&ScriptValue, ValueStep<'_>)> {
+        Some(match self {
+            ScriptValue::Member { of, at, is_safe } => (&**of, ValueStep::Member { at, is_safe: *is_safe }),
+            ScriptValue::Call { of, method, given, is_safe } => {
+                (&**of, ValueStep::Call { method: *method, given, is_safe: *is_safe })
+            }
+            ScriptValue::Binary(operator, left, right) => (&**left, ValueStep::Binary(*operator, right)),
+            _ => return None,
+        })
+    }
 }
 
 /// Error of a script that cannot be executed.
@@ -265,16 +288,16 @@ impl ScriptRun<'_> {
         }
     }
 
-    /// A value, whose bytes are counted.
+    /// A value, whose memory is counted.
     fn counted(&self, value: Value) -> Result<Value, Error> {
-        self.count(values::bytes_of(&value))?;
+        self.count(values::memory_of(&value))?;
         Ok(value)
     }
 
     /// A copy of the value of a part.
     fn copied(&self, part: &ScriptValue) -> Result<Value, Error> {
         let value = self.value(part)?;
-        self.count(values::bytes_of(&value))?;
+        self.count(values::memory_of(&value))?;
         Ok(value.into_owned())
     }
 
@@ -305,7 +328,7 @@ impl ScriptRun<'_> {
         for step in steps {
             part = values::member(part, step)?;
         }
-        self.count(values::bytes_of(&part))?;
+        self.count(values::memory_of(&part))?;
         Ok(part.into_owned())
     }
 
@@ -355,7 +378,8 @@ impl ScriptRun<'_> {
                 let list = std::mem::take(values::list_of(self.part_mut(&steps)?)?);
                 let mut kept = Vec::with_capacity(list.len());
                 for element in list {
-                    self.count(removed.len())?;
+                    // A comparison of long texts takes longer.
+                    self.count(removed.len().saturating_mul(1 + values::bytes_of(&element) / 16))?;
                     if !removed.iter().any(|other| values::are_equal(other, &element)) {
                         kept.push(element);
                     }
@@ -363,15 +387,16 @@ impl ScriptRun<'_> {
                 *values::list_of(self.part_mut(&steps)?)? = kept;
             }
             PartChange::RemoveIf(at, condition) => {
-                let list = std::mem::take(values::list_of(self.part_mut(&steps)?)?);
-                let mut kept = Vec::with_capacity(list.len());
-                for element in list {
+                // The condition may look at the list itself.
+                let mut copy = self.part_at(&steps)?;
+                let elements = std::mem::take(values::list_of(&mut copy)?);
+                let mut kept = Vec::with_capacity(elements.len());
+                for element in elements {
                     self.variables[*at] = element;
-                    if !self.holds(condition)? {
-                        kept.push(std::mem::take(&mut self.variables[*at]));
-                    }
+                    kept.push(!self.holds(condition)?);
                 }
-                *values::list_of(self.part_mut(&steps)?)? = kept;
+                let mut kept = kept.into_iter();
+                values::list_of(self.part_mut(&steps)?)?.retain(|_| kept.next().unwrap_or(true));
             }
             PartChange::Put(name, value) => {
                 let (name, value) = (self.copied(name)?, self.copied(value)?);
@@ -396,8 +421,55 @@ impl ScriptRun<'_> {
         Ok(())
     }
 
-    /// Value of a part.
+    /// Value of a part. Steps are taken one after the other, and not in each other: there may be many.
     fn value<'v>(&'v self, part: &'v ScriptValue) -> Result<Cow<'v, Value>, Error> {
+        let (mut first, mut steps) = (part, Vec::new());
+        while let Some((begin, step)) = first.begin() {
+            first = begin;
+            steps.push(step);
+        }
+        let mut value = self.first_value(first)?;
+        for step in steps.into_iter().rev() {
+            value = self.next_value(value, step)?;
+        }
+        Ok(value)
+    }
+
+    /// Value after a step from another one.
+    fn next_value<'v>(&'v self, of: Cow<'v, Value>, step: ValueStep<'v>) -> Result<Cow<'v, Value>, Error> {
+        self.count(1)?;
+        match step {
+            ValueStep::Member { is_safe: true, .. } | ValueStep::Call { is_safe: true, .. }
+                if of.is_null() =>
+            {
+                Ok(of)
+            }
+            ValueStep::Member { at, .. } => values::member(of, &*self.value(at)?),
+            ValueStep::Call { method, given, .. } => {
+                let given = given.iter().map(|one| self.value(one)).collect::<Result<Vec<_>, Error>>()?;
+                if method.reads_all() {
+                    self.count(values::bytes_of(&of))?;
+                }
+                let value = method.value(&of, &given)?;
+                Ok(Cow::Owned(self.counted(value)?))
+            }
+            ValueStep::Binary(operator, right) => {
+                match operator {
+                    FormulaOperator::And if !values::flag(&of)? => return Ok(Cow::Owned(false.into())),
+                    FormulaOperator::Or if values::flag(&of)? => return Ok(Cow::Owned(true.into())),
+                    _ => {}
+                }
+                let right = self.value(right)?;
+                if matches!(operator, FormulaOperator::Equal | FormulaOperator::NotEqual) {
+                    self.count(values::bytes_of(&of))?;
+                }
+                Ok(Cow::Owned(self.counted(values::computed(operator, &of, &right)?)?))
+            }
+        }
+    }
+
+    /// Value of a part that begins with no other, or else of all of it.
+    fn first_value<'v>(&'v self, part: &'v ScriptValue) -> Result<Cow<'v, Value>, Error> {
         self.count(1)?;
         Ok(match part {
             ScriptValue::Constant(value) => Cow::Borrowed(value),
@@ -406,24 +478,8 @@ impl ScriptRun<'_> {
             ScriptValue::Variable(at) => Cow::Borrowed(&self.variables[*at]),
             ScriptValue::Operation => Cow::Borrowed(&self.operation),
             ScriptValue::Description(name) => Cow::Owned(self.description(name)),
-            ScriptValue::Member { of, at, is_safe } => {
-                let of = self.value(of)?;
-                if of.is_null() && *is_safe {
-                    return Ok(of);
-                }
-                values::member(of, &*self.value(at)?)?
-            }
-            ScriptValue::Call { of, method, given, is_safe } => {
-                let of = self.value(of)?;
-                if of.is_null() && *is_safe {
-                    return Ok(of);
-                }
-                let given = given.iter().map(|one| self.value(one)).collect::<Result<Vec<_>, Error>>()?;
-                if method.reads_all() {
-                    self.count(values::bytes_of(&of))?;
-                }
-                let value = method.value(&of, &given)?;
-                Cow::Owned(self.counted(value)?)
+            ScriptValue::Member { .. } | ScriptValue::Call { .. } | ScriptValue::Binary(..) => {
+                return self.value(part);
             }
             ScriptValue::Math(function, given) => {
                 let given = given.iter().map(|one| self.value(one)).collect::<Result<Vec<_>, Error>>()?;
@@ -443,19 +499,6 @@ impl ScriptRun<'_> {
             ScriptValue::IsKind(of, kind) => Cow::Owned(kind.has(&*self.value(of)?).into()),
             ScriptValue::Not(of) => Cow::Owned((!self.holds(of)?).into()),
             ScriptValue::Negative(of) => Cow::Owned(values::negative(&*self.value(of)?)?),
-            ScriptValue::Binary(operator, left, right) => {
-                let left = self.value(left)?;
-                match operator {
-                    FormulaOperator::And if !values::flag(&left)? => return Ok(Cow::Owned(false.into())),
-                    FormulaOperator::Or if values::flag(&left)? => return Ok(Cow::Owned(true.into())),
-                    _ => {}
-                }
-                let right = self.value(right)?;
-                if matches!(operator, FormulaOperator::Equal | FormulaOperator::NotEqual) {
-                    self.count(values::bytes_of(&left))?;
-                }
-                Cow::Owned(self.counted(values::computed(*operator, &left, &right)?)?)
-            }
             ScriptValue::Choice(parts) => {
                 let [condition, then, otherwise] = &**parts;
                 return self.value(if self.holds(condition)? { then } else { otherwise });

@@ -40,6 +40,9 @@ pub(crate) const RETRY_TIME_MAX: Duration = Duration::from_secs(10);
 /// Pauses between the tries of such writes: the first, and the longest.
 pub(crate) const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 
+/// Scripts of the updates in a batch: each can make a document of many megabytes from a short one.
+const SCRIPTS_TOGETHER: usize = 32;
+
 /// Times that a script is executed for a document, each time with fields that the mapping lacked before.
 const FIELD_ROUNDS_MAX: usize = 8;
 
@@ -179,7 +182,8 @@ pub(crate) fn write_share(
             bytes += placed.write.source.len();
             // A script that makes new fields is executed once more, before the next write of its document.
             let document = (placed.index.entry.number, placed.write.id.as_deref());
-            if together > 0 && (bytes > OPERATION_BYTES_TOGETHER || scripted.contains(&document)) {
+            let is_full = bytes > OPERATION_BYTES_TOGETHER || scripted.len() == SCRIPTS_TOGETHER;
+            if together > 0 && (is_full || scripted.contains(&document)) {
                 break;
             }
             if placed.write.update.as_ref().is_some_and(|update| update.script.is_some()) {

@@ -47,6 +47,7 @@ const BOUNDS: &[(&str, &str, &str)] = &[
     ("1,024 operands", "crates/elastic/src/update_script/parsing.rs", "const OPERANDS_MAX: usize = 1_024;"),
     ("32 deep in each other", "crates/elastic/src/update_script/parsing.rs", "const DEPTH_MAX: usize = 32;"),
     ("16 MB of values", "crates/elastic/src/update_script.rs", "const WORK_MAX: usize = 16 << 20;"),
+    ("32 scripts of a bulk", "crates/elastic/src/writing.rs", "const SCRIPTS_TOGETHER: usize = 32;"),
     ("1,000 fields and patterns", "crates/elastic/src/highlighting.rs", "const FIELDS_MAX: usize = 1_000;"),
     ("tags of 1,000 bytes", "crates/elastic/src/highlighting.rs", "const TAG_BYTES_MAX: usize = 1_000;"),
     ("1,000 bytes, and optional", "crates/elastic/src/date_patterns.rs", "const PATTERN_BYTES_MAX: usize = 1_000;"),

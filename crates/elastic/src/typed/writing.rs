@@ -155,10 +155,12 @@ pub(super) enum TypedEffect {
 /// Effect of an update if there is no document.
 #[derive(Clone)]
 pub(super) enum TypedInsertion {
-    /// An error.
+    /// An error: there is nothing to insert.
     Missing,
     /// None, as a script decides.
     Nothing,
+    /// An error of a script.
+    Failed(Error),
     Document(Document),
 }
 
@@ -206,18 +208,29 @@ impl TypedReader {
             (WriteAction::Delete, _) => Ok(TypedEffect::Remove),
             (WriteAction::Update, Some(body)) => {
                 // What changes a stored document is read with it: without one, that is missing.
-                let inserted = match self.described(None, |about| body.inserted(about))? {
-                    None => TypedInsertion::Missing,
-                    Some(UpdateEffect::Write(document)) => {
-                        let text = Value::Object(document).to_string();
-                        TypedInsertion::Document(self.indexed(self.parsed(&text)?)?)
+                let inserted = match self.insertion(body) {
+                    // The script may do for a stored document.
+                    Err(error) if body.script.is_some() && body.scripted_upsert => {
+                        TypedInsertion::Failed(error)
                     }
-                    Some(UpdateEffect::Noop | UpdateEffect::Remove) => TypedInsertion::Nothing,
+                    inserted => inserted?,
                 };
                 Ok(TypedEffect::Update { body: body.clone(), inserted })
             }
             _ => Ok(TypedEffect::Put(self.indexed(self.parsed(&write.source)?)?)),
         }
+    }
+
+    /// Effect of an update if there is no document.
+    fn insertion(&self, body: &UpdateBody) -> Result<TypedInsertion, Error> {
+        Ok(match self.described(None, |about| body.inserted(about))? {
+            None => TypedInsertion::Missing,
+            Some(UpdateEffect::Write(document)) => {
+                let text = Value::Object(document).to_string();
+                TypedInsertion::Document(self.indexed(self.parsed(&text)?)?)
+            }
+            Some(UpdateEffect::Noop | UpdateEffect::Remove) => TypedInsertion::Nothing,
+        })
     }
 
     /// Parses a whole document.
@@ -336,6 +349,7 @@ impl TypedReader {
                     Ok((with_document(self.put_result(false), &document)?, StoreModification::Put(document)))
                 }
                 TypedInsertion::Nothing => Ok((self.result("noop", 200), StoreModification::Nothing)),
+                TypedInsertion::Failed(error) => Err(error),
                 TypedInsertion::Missing => Err(Error::NoDocument {
                     id: self.binding.shown_id(&self.id),
                     index: self.binding.name().to_owned(),

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::values::{ReadMethod, ScriptedKind};
+use super::methods::ReadMethod;
+use super::values::ScriptedKind;
 use super::{AssignedValue, DocumentPath, PartChange, ScriptStatement, ScriptValue};
 use crate::Error;
 use crate::formulas::{FormulaFunction, FormulaOperator, OPERATORS};
@@ -35,6 +36,11 @@ fn unknown(part: &str) -> Error {
 /// Error of a part of a script, with the reason for it.
 fn refused(reason: &str) -> Error {
     Error::IllegalArgument(format!("failed to execute script: compile error: {reason}"))
+}
+
+/// Error of a script that is too long, or too deep.
+fn too_deep() -> Error {
+    refused(&format!("a script may have {OPERANDS_MAX} operands, {DEPTH_MAX} deep in each other"))
 }
 
 /// A value, or the change of it by a method that ends a statement.
@@ -84,9 +90,7 @@ impl ScriptParser {
         self.operands += 1;
         self.depth += 1;
         if self.operands > OPERANDS_MAX || self.depth > DEPTH_MAX {
-            return Err(refused(&format!(
-                "a script may have {OPERANDS_MAX} operands, {DEPTH_MAX} deep in each other"
-            )));
+            return Err(too_deep());
         }
         let read = read(self)?;
         self.depth -= 1;
@@ -306,7 +310,7 @@ impl ScriptParser {
     /// Reads a value with its members and methods, up to a method that changes it.
     fn chain(&mut self) -> Result<ScriptChain, Error> {
         let mut value = self.first()?;
-        loop {
+        for _ in 0..=DEPTH_MAX {
             let is_safe = self.cursor.takes("?.");
             if is_safe || self.cursor.takes(".") {
                 let name = self.cursor.name()?;
@@ -336,6 +340,7 @@ impl ScriptParser {
                 return Ok(ScriptChain::Value(value));
             }
         }
+        Err(too_deep())
     }
 
     /// Reads the rest of `removeIf(NAME -> CONDITION)`.

@@ -1,6 +1,7 @@
-//! Operators, methods and members of the values in scripts.
+//! Operators and members of the values in scripts.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use serde_json::{Map, Number, Value};
 
@@ -10,13 +11,14 @@ use crate::formulas::{FormulaFunction, FormulaOperator};
 
 /// A number with or without a point.
 #[derive(Clone, Copy, PartialEq)]
-enum ScriptNumber {
+pub(super) enum ScriptNumber {
     Whole(i64),
     Float(f64),
 }
 
 impl ScriptNumber {
-    fn of(value: &Value) -> Option<Self> {
+    /// Number of a value, if it is one.
+    pub(super) fn of(value: &Value) -> Option<Self> {
         let number = value.as_number()?;
         match number.as_i64() {
             Some(whole) => Some(ScriptNumber::Whole(whole)),
@@ -24,14 +26,18 @@ impl ScriptNumber {
         }
     }
 
-    fn float(self) -> f64 {
+    pub(super) fn float(self) -> f64 {
         match self {
             ScriptNumber::Whole(whole) => whole as f64,
             ScriptNumber::Float(float) => float,
         }
     }
 
-    fn value(self) -> Result<Value, Error> {
+    /// The number as a value.
+    ///
+    /// # Errors
+    /// No document can have it.
+    pub(super) fn value(self) -> Result<Value, Error> {
         match self {
             ScriptNumber::Whole(whole) => Ok(whole.into()),
             ScriptNumber::Float(float) => Number::from_f64(float)
@@ -96,7 +102,7 @@ impl ScriptedKind {
 }
 
 /// A value in an error, as far as it is short.
-fn shown(value: &Value) -> String {
+pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
@@ -105,16 +111,30 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Bytes of a value, about.
+/// Bytes of a value, about: the work of reading it.
 pub(super) fn bytes_of(value: &Value) -> usize {
+    weight_of(value, 1)
+}
+
+/// Memory of a value in bytes, about: what a copy of it takes.
+pub(super) fn memory_of(value: &Value) -> usize {
     match value {
-        Value::String(text) => 1 + text.len(),
-        Value::Array(elements) => 1 + elements.iter().map(bytes_of).sum::<usize>(),
-        Value::Object(members) => {
-            1 + members.iter().map(|(name, value)| name.len() + bytes_of(value)).sum::<usize>()
-        }
-        _ => 1,
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+        other => weight_of(other, size_of::<Value>()),
     }
+}
+
+/// Bytes of the texts and names of a value, with some for each value in it.
+fn weight_of(value: &Value, each: usize) -> usize {
+    let parts = match value {
+        Value::String(text) => text.len(),
+        Value::Array(elements) => elements.iter().map(|element| weight_of(element, each)).sum(),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| name.len() + weight_of(value, each)).sum()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    each + parts
 }
 
 /// A condition as true or false.
@@ -189,9 +209,20 @@ fn no_member(of: &Value, at: &Value) -> Error {
 /// # Errors
 /// The value has no such part.
 pub(super) fn member<'v>(of: Cow<'v, Value>, at: &Value) -> Result<Cow<'v, Value>, Error> {
-    match of {
-        Cow::Borrowed(of) => part_of(of, at),
-        Cow::Owned(of) => part_of(&of, at).map(|part| Cow::Owned(part.into_owned())),
+    let mut of = match of {
+        Cow::Borrowed(of) => return part_of(of, at),
+        Cow::Owned(of) => of,
+    };
+    // The part is taken out of it rather than copied.
+    match (&mut of, at) {
+        (Value::Object(members), Value::String(name)) => {
+            Ok(Cow::Owned(members.get_mut(name).map_or(Value::Null, Value::take)))
+        }
+        (Value::Array(elements), Value::Number(_)) => {
+            let at = position(elements.len(), at)?;
+            Ok(Cow::Owned(elements[at].take()))
+        }
+        (of, at) => part_of(of, at).map(|part| Cow::Owned(part.into_owned())),
     }
 }
 
@@ -324,11 +355,16 @@ pub(super) fn computed(operator: FormulaOperator, left: &Value, right: &Value) -
         })
     };
     let (left, right) = (number(left)?, number(right)?);
+    // Whole numbers are compared as they are: not all of them are floats.
+    let order = match (left, right) {
+        (ScriptNumber::Whole(left), ScriptNumber::Whole(right)) => Some(left.cmp(&right)),
+        (left, right) => left.float().partial_cmp(&right.float()),
+    };
     let compared = match operator {
-        FormulaOperator::Less => Some(left.float() < right.float()),
-        FormulaOperator::LessOrEqual => Some(left.float() <= right.float()),
-        FormulaOperator::Greater => Some(left.float() > right.float()),
-        FormulaOperator::GreaterOrEqual => Some(left.float() >= right.float()),
+        FormulaOperator::Less => Some(order.is_some_and(Ordering::is_lt)),
+        FormulaOperator::LessOrEqual => Some(order.is_some_and(Ordering::is_le)),
+        FormulaOperator::Greater => Some(order.is_some_and(Ordering::is_gt)),
+        FormulaOperator::GreaterOrEqual => Some(order.is_some_and(Ordering::is_ge)),
         _ => None,
     };
     if let Some(compared) = compared {
@@ -385,178 +421,4 @@ pub(super) fn of_function(function: FormulaFunction, given: &[Cow<'_, Value>]) -
     // The cast ends at the least and the greatest number.
     let is_whole = function == FormulaFunction::Round && value.is_finite();
     if is_whole { Ok((value as i64).into()) } else { ScriptNumber::Float(value).value() }
-}
-
-/// Method that has a value, and changes nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReadMethod {
-    Contains,
-    ContainsKey,
-    EndsWith,
-    Equals,
-    EqualsIgnoreCase,
-    Get,
-    GetOrDefault,
-    IndexOf,
-    IsEmpty,
-    Length,
-    Replace,
-    SplitOnToken,
-    StartsWith,
-    Substring,
-    ToDouble,
-    ToLowerCase,
-    ToText,
-    ToUpperCase,
-    ToWhole,
-    Trim,
-}
-
-impl ReadMethod {
-    /// Method of a name, with the least and the greatest number of values that it takes; `None` if there is
-    /// no such method.
-    pub(super) fn named(name: &str) -> Option<(Self, usize, usize)> {
-        Some(match name {
-            "contains" => (ReadMethod::Contains, 1, 1),
-            "containsKey" => (ReadMethod::ContainsKey, 1, 1),
-            "endsWith" => (ReadMethod::EndsWith, 1, 1),
-            "equals" => (ReadMethod::Equals, 1, 1),
-            "equalsIgnoreCase" => (ReadMethod::EqualsIgnoreCase, 1, 1),
-            "get" => (ReadMethod::Get, 1, 1),
-            "getOrDefault" => (ReadMethod::GetOrDefault, 2, 2),
-            "indexOf" => (ReadMethod::IndexOf, 1, 1),
-            "isEmpty" => (ReadMethod::IsEmpty, 0, 0),
-            "length" | "size" => (ReadMethod::Length, 0, 0),
-            "replace" => (ReadMethod::Replace, 2, 2),
-            "splitOnToken" => (ReadMethod::SplitOnToken, 1, 1),
-            "startsWith" => (ReadMethod::StartsWith, 1, 1),
-            "substring" => (ReadMethod::Substring, 1, 2),
-            "doubleValue" => (ReadMethod::ToDouble, 0, 0),
-            "toLowerCase" => (ReadMethod::ToLowerCase, 0, 0),
-            "toString" => (ReadMethod::ToText, 0, 0),
-            "toUpperCase" => (ReadMethod::ToUpperCase, 0, 0),
-            "intValue" | "longValue" => (ReadMethod::ToWhole, 0, 0),
-            "trim" => (ReadMethod::Trim, 0, 0),
-            _ => return None,
-        })
-    }
-
-    /// True if it may read all of its value.
-    pub(super) fn reads_all(self) -> bool {
-        let looks_up = [
-            ReadMethod::ContainsKey,
-            ReadMethod::Get,
-            ReadMethod::GetOrDefault,
-            ReadMethod::IsEmpty,
-            ReadMethod::ToDouble,
-            ReadMethod::ToWhole,
-        ];
-        !looks_up.contains(&self)
-    }
-
-    /// Value of the method of a value.
-    ///
-    /// # Errors
-    /// The value has no such method, or it takes other values.
-    pub(super) fn value(self, of: &Value, given: &[Cow<'_, Value>]) -> Result<Value, Error> {
-        let none = Value::Null;
-        let first = given.first().map_or(&none, |first| first.as_ref());
-        let second = given.get(1).map_or(&none, |second| second.as_ref());
-        if self == ReadMethod::Equals {
-            return Ok(are_equal(of, first).into());
-        }
-        match of {
-            Value::String(text) => self.of_text(text, given.len(), first, second),
-            Value::Array(elements) => {
-                let at = || elements.iter().position(|element| are_equal(element, first));
-                Ok(match self {
-                    ReadMethod::Contains => at().is_some().into(),
-                    ReadMethod::IndexOf => at().map_or(Value::from(-1), Value::from),
-                    ReadMethod::Get => elements[position(elements.len(), first)?].clone(),
-                    ReadMethod::IsEmpty => elements.is_empty().into(),
-                    ReadMethod::Length => elements.len().into(),
-                    _ => return Err(self.unfit(of)),
-                })
-            }
-            Value::Object(members) => {
-                let member = || name_of(first.clone()).map(|name| members.get(&name).cloned());
-                Ok(match self {
-                    ReadMethod::ContainsKey => member()?.is_some().into(),
-                    ReadMethod::Get => member()?.unwrap_or(Value::Null),
-                    ReadMethod::GetOrDefault => member()?.unwrap_or_else(|| second.clone()),
-                    ReadMethod::IsEmpty => members.is_empty().into(),
-                    ReadMethod::Length => members.len().into(),
-                    _ => return Err(self.unfit(of)),
-                })
-            }
-            Value::Bool(_) | Value::Number(_) => match (self, ScriptNumber::of(of)) {
-                (ReadMethod::ToText, _) => Ok(of.to_string().into()),
-                (ReadMethod::ToDouble, Some(number)) => ScriptNumber::Float(number.float()).value(),
-                (ReadMethod::ToWhole, Some(ScriptNumber::Whole(whole))) => Ok(whole.into()),
-                // The cast ends at the least and the greatest number.
-                (ReadMethod::ToWhole, Some(ScriptNumber::Float(float))) => Ok((float as i64).into()),
-                _ => Err(self.unfit(of)),
-            },
-            Value::Null => Err(self.unfit(of)),
-        }
-    }
-
-    /// Value of the method of a text. Its positions are those of UTF-16.
-    fn of_text(self, text: &str, count: usize, first: &Value, second: &Value) -> Result<Value, Error> {
-        let word = |value: &Value| match value {
-            Value::String(text) => Ok(text.clone()),
-            other => Err(failed(format!("[{}] is not a text", shown(other)))),
-        };
-        let units = |text: &str| text.encode_utf16().count();
-        Ok(match self {
-            ReadMethod::Contains => text.contains(&word(first)?).into(),
-            ReadMethod::EndsWith => text.ends_with(&word(first)?).into(),
-            ReadMethod::StartsWith => text.starts_with(&word(first)?).into(),
-            ReadMethod::EqualsIgnoreCase => (text.to_lowercase() == word(first)?.to_lowercase()).into(),
-            ReadMethod::IndexOf => {
-                text.find(&word(first)?).map_or(Value::from(-1), |at| units(&text[..at]).into())
-            }
-            ReadMethod::IsEmpty => text.is_empty().into(),
-            ReadMethod::Length => units(text).into(),
-            ReadMethod::Replace => {
-                let (old, new) = (word(first)?, word(second)?);
-                // Each place of the old text could become the new one.
-                let most = (text.len() + 1).saturating_mul(new.len().max(1));
-                match most > super::WORK_MAX {
-                    true => return Err(failed("the text that replaces another is too long")),
-                    false => text.replace(&old, &new).into(),
-                }
-            }
-            ReadMethod::SplitOnToken => {
-                let token = word(first)?;
-                match token.is_empty() {
-                    true => vec![Value::from(text)].into(),
-                    false => text.split(&token).map(Value::from).collect::<Vec<_>>().into(),
-                }
-            }
-            ReadMethod::Substring => {
-                let all: Vec<u16> = text.encode_utf16().collect();
-                let (begin, end) =
-                    (first.as_u64(), if count > 1 { second.as_u64() } else { Some(all.len() as u64) });
-                let range = begin.zip(end).and_then(|(begin, end)| {
-                    let (begin, end) = (usize::try_from(begin).ok()?, usize::try_from(end).ok()?);
-                    String::from_utf16(all.get(begin..end)?).ok()
-                });
-                let reason =
-                    || failed(format!("begin or end of a part is not in a text of the length {}", all.len()));
-                range.ok_or_else(reason)?.into()
-            }
-            ReadMethod::ToLowerCase => text.to_lowercase().into(),
-            ReadMethod::ToUpperCase => text.to_uppercase().into(),
-            ReadMethod::ToText => text.into(),
-            ReadMethod::Trim => text.trim().into(),
-            _ => return Err(self.unfit(&text.into())),
-        })
-    }
-
-    /// Error of a value that lacks the method.
-    fn unfit(self, of: &Value) -> Error {
-        let hint = if of.is_null() { ": ask for null before, or write [?.]" } else { "" };
-        failed(format!("[{}] has no method [{self:?}]{hint}", shown(of)))
-    }
 }

@@ -109,6 +109,9 @@ fn malformed_hybrids_and_pipelines_are_refused() {
         (normalization(json!({ "normalization": { "technique": "z_score" } })), "[z_score]"),
         (normalization(json!({ "combination": { "technique": "sum" } })), "[sum]"),
         (normalization(json!({ "what": {} })), "[what]"),
+        (normalization(json!({ "normalization": { "technique": 1 } })), "an object with a [technique]"),
+        (normalization(json!({ "normalization": { "parameters": { "weights": [1.0] } } })), "[weights]"),
+        (normalization(json!({ "combination": { "parameters": [] } })), "[parameters] of [combination]"),
         (weights(json!([0.5, 0.6])), "whose sum is 1.0"),
         (weights(json!([2.0, -1.0])), "from 0.0 to 1.0"),
     ] {

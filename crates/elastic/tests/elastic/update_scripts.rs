@@ -1,8 +1,9 @@
 //! Scripts of updates: of single documents, in bulks, by queries, and of document types.
 
+use millrace_access::{AccessRight, CallerGroups};
 use serde_json::{Value, json};
 
-use crate::service_support::{TestService, directory};
+use crate::service_support::{TestService, caller_with, directory};
 use crate::types;
 
 /// The update of a document by a script, which has parameters.
@@ -83,6 +84,27 @@ fn scripts_change_documents() {
             "updated",
             json!({ "s": "a11index" }),
         ),
+        (
+            "ctx._source.t = 9007199254740993 > 9007199254740992 && 2 < 2.5 && !(3 <= 2.5)",
+            "updated",
+            json!({ "t": true }),
+        ),
+        (
+            "ctx._source.l.removeIf(t -> ctx._source.l.size() == 2 && t == 'b')",
+            "updated",
+            json!({ "l": ["a"] }),
+        ),
+        (
+            "ctx._source.t = ctx._source.containsKey('n') && !ctx._source.o.containsKey('n')",
+            "updated",
+            json!({ "t": true }),
+        ),
+        (
+            "ctx._source.l = 'a,b'.splitOnToken(','); ctx._source.s = 'aa'.replace('a', 'bc')",
+            "updated",
+            json!({ "s": "bcbc" }),
+        ),
+        ("ctx._source.n = ['k': [3, 4]].k[1] + ['a', 'b'].length", "updated", json!({ "n": 6 })),
         ("if (ctx._source.t) { return; } ctx._source.n = 9", "updated", json!({})),
         ("/* nothing */", "updated", json!({})),
         ("ctx.op = ctx._source.n > 0 ? 'delete' : 'none'", "deleted", Value::Null),
@@ -158,12 +180,24 @@ fn other_scripts_are_refused_and_change_nothing() {
     assert!(status == 400 && answer.to_string().contains("more than 16 MB"), "{answer}");
     let nested = "ctx._source=['a':ctx._source];".repeat(130);
     let signs = format!("def x = {}true", "!".repeat(99));
-    for (script, expected) in [(nested, "levels deep"), (signs, "deep in each other")] {
+    let members = format!("ctx._source.n = params{}", ".a".repeat(1_000));
+    let tokens = format!(
+        "def s = '{}'; {} ctx._source.l = s.splitOnToken(',')",
+        ",".repeat(999),
+        "s += s; ".repeat(11)
+    );
+    for (script, expected) in [
+        (nested, "levels deep"),
+        (signs, "deep in each other"),
+        (members, "deep in each other"),
+        (tokens, "would be too long"),
+    ] {
         let (status, answer) = service.ask("POST /a/_update/1", &body_of(&script));
         assert!(status == 400 && answer.to_string().contains(expected), "{answer}");
     }
     for (body, expected) in [
         (json!({ "script": { "id": "stored" } }), "[id] of a script"),
+        (json!({ "script": { "source": "return", "params": [1] } }), "[params] of a script is an object"),
         (json!({ "script": { "source": "1", "lang": "mustache" } }), "the language [mustache]"),
         (json!({ "script": "return", "doc": {} }), "can't provide both script and doc"),
     ] {
@@ -172,6 +206,10 @@ fn other_scripts_are_refused_and_change_nothing() {
     }
     let found = service.get("GET /a/_doc/1", "");
     assert_eq!((&found["_version"], &found["_source"]["n"]), (&json!(1), &json!(1)));
+    // Operands side by side are not in each other.
+    let sum = format!("ctx._source.n = 1{}", " + 1".repeat(900));
+    service.get("POST /a/_update/1", &body_of(&sum));
+    assert_eq!(service.get("GET /a/_doc/1", "")["_source"]["n"], 901);
 }
 
 #[test]
@@ -246,6 +284,31 @@ fn scripts_in_bulks_are_executed_in_their_order() {
     );
 }
 
+/// Documents that scripts make long are written in several parts, of which none is lost.
+#[test]
+fn long_results_of_scripts_are_all_written() {
+    let directory = directory();
+    let service = TestService::open(&directory);
+    let lines = (0..70).map(|n| format!("{{\"index\":{{\"_id\":\"{n}\"}}}}\n{{\"n\":{n}}}\n"));
+    service.get("POST /a/_bulk?refresh=true", &lines.collect::<String>());
+    let text = "x y ".repeat(25_000);
+    let script = "if (ctx._source.n % 2 == 0) { ctx.op = 'noop' } else { ctx._source.s = params.s }";
+    let body = json!({ "script": { "source": script, "params": { "s": text } } });
+    let answer = service.get("POST /a/_update_by_query?refresh=true", &body.to_string());
+    let numbers = ["total", "updated", "noops", "batches"].map(|name| answer[name].as_u64());
+    assert_eq!(numbers, [Some(70), Some(35), Some(35), Some(1)], "{answer}");
+    let lines = (0..70).map(|n| {
+        let script = "ctx._source.n = (ctx._source.s?.length() ?: 0) + ctx._source.n";
+        format!("{{\"update\":{{\"_id\":\"{n}\"}}}}\n{{\"script\":\"{script}\"}}\n")
+    });
+    let answer = service.get("POST /a/_bulk?refresh=true", &lines.collect::<String>());
+    assert_eq!((&answer["errors"], answer["items"].as_array().map(Vec::len)), (&json!(false), Some(70)));
+    for n in 0..70 {
+        let found = service.get(&format!("GET /a/_doc/{n}?_source=n"), "");
+        assert_eq!(found["_source"]["n"], if n % 2 == 0 { n } else { 100_000 + n }, "{found}");
+    }
+}
+
 #[test]
 fn scripts_change_what_a_query_finds() {
     let directory = directory();
@@ -315,4 +378,30 @@ fn scripts_change_documents_of_types() {
     let upsert = r#"{"script":"ctx._source.stars = 2","scripted_upsert":true,"upsert":{"title":"New"}}"#;
     assert_eq!(service.get("POST /note/_update/1?routing=ann", upsert)["result"], "created");
     assert_eq!(source()["stars"], 2);
+    // The script fails without a document, and does for a stored one.
+    let upsert = r#"{"script":"ctx._source.stars += 1","scripted_upsert":true,"upsert":{}}"#;
+    assert_eq!(service.get("POST /note/_update/1?routing=ann", upsert)["result"], "updated");
+    assert_eq!(source()["stars"], 3);
+    assert_eq!(service.ask("POST /note/_update/2?routing=ann", upsert).0, 400);
+    assert_eq!(service.ask("GET /note/_doc/2?routing=ann", "").0, 404);
+}
+
+/// What a script does, and its errors, tell what the document has.
+#[test]
+fn scripts_need_the_right_to_read() {
+    let directory = directory();
+    let service = types::service(&directory);
+    service.get("PUT /a/_doc/1", r#"{"secret":"abc"}"#);
+    service.get("PUT /note/_doc/1?routing=ann", r#"{"title":"abc"}"#);
+    let blind = || caller_with(CallerGroups::All, vec![AccessRight::Write].into());
+    let script = body_of("if (ctx._source.secret ?: ctx._source.title) {}");
+    for path in ["/a/_update/1", "/note/_update/1?routing=ann"] {
+        let (status, answer) = service.ask_as(blind(), &format!("POST {path}"), &script);
+        assert!(status == 403 && !answer.to_string().contains("abc"), "{path}: {answer}");
+        let plain = service.ask_as(blind(), &format!("POST {path}"), r#"{"doc":{}}"#);
+        assert_eq!(plain.0, 200, "{path}: {}", plain.1);
+    }
+    let lines = format!("{{\"update\":{{\"_index\":\"a\",\"_id\":\"1\"}}}}\n{script}\n");
+    let (_, answer) = service.ask_as(blind(), "POST /_bulk", &lines);
+    assert_eq!(answer["items"][0]["update"]["status"], 403, "{answer}");
 }
