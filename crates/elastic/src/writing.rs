@@ -410,8 +410,9 @@ fn decided(
     committed: Result<CommittedWrite, Error>,
 ) -> Result<WriteResult, Error> {
     match (slot.lock().take(), committed) {
-        (Some(Err(refused)), _) => Err(refused),
+        // A refusal counts only once the version is durable that it is about.
         (_, Err(error)) => Err(error),
+        (Some(Err(refused)), Ok(_)) => Err(refused),
         (Some(Ok(result)), Ok(committed)) if index.typed.is_some() => Ok(typed::settle(result, committed)),
         (Some(Ok(result)), Ok(_)) => Ok(result),
         (None, Ok(_)) => Err(Error::Internal("a write was confirmed, but not decided".to_owned())),

@@ -205,19 +205,23 @@ fn shim(directory: &Path) -> Option<PathBuf> {
     compiler.output().is_ok_and(|output| output.status.success()).then_some(library)
 }
 
+/// A server whose syncs fail while a file exists; `None` if there is no C compiler.
+fn server_with_shim(directory: &Path, trigger: &Path) -> Option<TestServer> {
+    let Some(library) = shim(directory) else {
+        eprintln!("skipped: there is no C compiler here");
+        return None;
+    };
+    let text = |path: &Path| path.to_str().expect("a path of text").to_owned();
+    let (library, trigger) = (text(&library), text(trigger));
+    Some(TestServer::start_with(&[("LD_PRELOAD", &library), ("SYNC_FAILS_WHILE", &trigger)]))
+}
+
 #[test]
 fn a_sync_that_fails_ends_writing_and_acknowledges_nothing() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let Some(library) = shim(directory.path()) else {
-        eprintln!("skipped: there is no C compiler here");
-        return;
-    };
     let trigger = directory.path().join("fail");
-    let text = |path: &Path| path.to_str().expect("a path of text").to_owned();
-    let environment = [("LD_PRELOAD", text(&library)), ("SYNC_FAILS_WHILE", text(&trigger))];
-    let environment: Vec<(&str, &str)> =
-        environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let mut server = TestServer::start_with(&environment).deploy_notes();
+    let Some(server) = server_with_shim(directory.path(), &trigger) else { return };
+    let mut server = server.deploy_notes();
     server.put(&path(1), "{\"stars\":1}");
     std::fs::write(&trigger, "").expect("a file");
     for attempt in 0..3 {
@@ -242,4 +246,29 @@ fn a_sync_that_fails_ends_writing_and_acknowledges_nothing() {
     assert_eq!(server.get(&path(1)).1["fields"]["stars"], 1);
     assert_eq!(server.get(&path(3)).0, 404);
     server.put(&path(2), "{\"stars\":2}");
+}
+
+/// A document that is there only if the first is written: no later operation of it has a certain answer.
+#[test]
+fn operations_on_a_document_whose_sync_failed_have_unknown_outcomes() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let trigger = directory.path().join("fail");
+    let Some(server) = server_with_shim(directory.path(), &trigger) else { return };
+    let (status, answer) = server.call(Method::PUT, "/elastic/a/_doc/1", r#"{"n":1}"#);
+    assert_eq!(status, 201, "{answer}");
+    std::fs::write(&trigger, "").expect("a file");
+    let bulk = r#"{"index":{"_index":"a","_id":"2"}}
+{"n":2}
+{"create":{"_index":"a","_id":"2"}}
+{"n":3}
+{"index":{"_index":"a","_id":"3"}}
+{"n":4}
+{"update":{"_index":"a","_id":"3"}}
+{"doc":{"n":4}}
+"#;
+    let (status, answer) = server.call(Method::POST, "/elastic/_bulk", bulk);
+    assert_eq!(status, 200, "{answer}");
+    for (number, action) in ["index", "create", "index", "update"].into_iter().enumerate() {
+        assert_eq!(answer["items"][number][action]["status"], 503, "operation {number}: {answer}");
+    }
 }

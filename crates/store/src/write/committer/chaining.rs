@@ -4,7 +4,8 @@
 //! have seen is not durable before.
 //!
 //! A chain ends where a modification needs the timestamp of the version that it sees: results have theirs
-//! only when they are appended.
+//! only when they are appended. It is bounded by number, bytes and time, since its first modification is
+//! answered with its last one, and documents of other modifications wait for its thread.
 
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,9 @@ const CHAINED_MAX: usize = 255;
 
 /// Bytes of documents that a chain reads and writes, after which it ends.
 const CHAIN_BYTES: usize = 2 << 20;
+
+/// Time after which a chain takes no second modification along.
+const CHAIN_TIME: Duration = Duration::from_millis(100);
 
 /// A modification that was run on the result of another one, which is not durable yet.
 pub(super) struct ChainedModification {
@@ -112,8 +116,13 @@ impl PendingWrites {
         }
         let mut result = RowValue { bytes: value.bytes.clone(), removes: value.removes };
         let mut bytes = result.bytes.len();
+        let began = Instant::now();
         while commit.chained.len() < CHAINED_MAX && bytes < CHAIN_BYTES {
-            let Some(next) = self.next_of_chain(key, commit.chained.is_empty()) else { return };
+            let is_first = commit.chained.is_empty();
+            if !is_first && began.elapsed() >= CHAIN_TIME {
+                return;
+            }
+            let Some(next) = self.next_of_chain(key, is_first) else { return };
             let AcceptedWrite { work, durability, reply, .. } = next;
             let CommitterWork::Modify(_, PendingModify::OfContent(modify)) = work else {
                 unreachable!("only modifications that see no timestamp are chained")
