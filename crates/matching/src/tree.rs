@@ -236,15 +236,20 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     /// Evaluates a leaf in the documents `within`, except for those already examined.
     pub(crate) fn seek(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<(), Error> {
         let (all, ready) = (self.ready, &self.ready.leaves[leaf.0]);
-        let missing = match &self.found[leaf.0] {
-            // The plain form searches words in the whole chunk, wherever they are asked for.
-            None if matches!(ready.kind, LeafKind::Words(_)) && !all.paths.is_fast() => self.live,
-            None => *within,
-            Some(evaluated) => within.without(&evaluated.within),
-        };
-        let is_known = self.found[leaf.0].is_some() && missing.is_empty();
+        let known = self.found[leaf.0].as_ref().map(|evaluated| evaluated.within);
+        let mut missing = known.map_or(*within, |known| within.without(&known));
+        let is_known = known.is_some() && missing.is_empty();
         if is_known || self.ends() {
             return Ok(());
+        }
+        if matches!(ready.kind, LeafKind::Words(_)) && !ready.finds_documents {
+            // Each search looks its words up, and may be for many leaves. So words that are asked for again
+            // are searched in all documents that are left: twice at most, in however many parts of the tree
+            // they are. The plain form searches the whole chunk at once.
+            let is_asked_again = known.is_some_and(|known| !known.is_empty());
+            if is_asked_again || !all.paths.is_fast() {
+                missing = known.map_or(self.live, |known| self.live.without(&known));
+            }
         }
         // Leaves are in order.
         let has = |leaves: &[LeafId]| leaves.binary_search(&leaf).is_ok();
