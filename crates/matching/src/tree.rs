@@ -140,6 +140,10 @@ fn take(plan: &Plan, taken: &mut usize, bytes: usize) -> Result<(), QueryMemoryE
     Ok(())
 }
 
+/// Number of repeated searches for words after which words are searched in all documents that are left: each
+/// search looks its words up, and may be for all words of a query, which has as many parts that ask for some.
+const REPETITIONS_MAX: usize = 4;
+
 /// State of matching a plan to one chunk.
 pub(crate) struct ChunkPass<'a, 'v> {
     ready: &'a ReadyPlan<'a>,
@@ -152,6 +156,8 @@ pub(crate) struct ChunkPass<'a, 'v> {
     stop: &'a dyn Fn() -> bool,
     /// Number of searches for leaves so far.
     searches: usize,
+    /// Number of searches so far for words that had been searched in other documents.
+    repetitions: usize,
     stopped: bool,
 }
 
@@ -176,7 +182,18 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         stop: &'a dyn Fn() -> bool,
     ) -> Self {
         let found = ready.leaves.iter().map(|_| None).collect();
-        ChunkPass { ready, window, chunk, live, found, taken: 0, stop, searches: 0, stopped: false }
+        ChunkPass {
+            ready,
+            window,
+            chunk,
+            live,
+            found,
+            taken: 0,
+            stop,
+            searches: 0,
+            repetitions: 0,
+            stopped: false,
+        }
     }
 
     /// True if `stop` was true meanwhile, so that leaves were left out.
@@ -243,11 +260,9 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
             return Ok(());
         }
         if matches!(ready.kind, LeafKind::Words(_)) && !ready.finds_documents {
-            // Each search looks its words up, and may be for many leaves. So words that are asked for again
-            // are searched in all documents that are left: twice at most, in however many parts of the tree
-            // they are. The plain form searches the whole chunk at once.
-            let is_asked_again = known.is_some_and(|known| !known.is_empty());
-            if is_asked_again || !all.paths.is_fast() {
+            self.repetitions += usize::from(known.is_some());
+            // The plain form searches the whole chunk, wherever words are asked for.
+            if self.repetitions > REPETITIONS_MAX || !all.paths.is_fast() {
                 missing = known.map_or(self.live, |known| self.live.without(&known));
             }
         }
