@@ -140,6 +140,10 @@ fn take(plan: &Plan, taken: &mut usize, bytes: usize) -> Result<(), QueryMemoryE
     Ok(())
 }
 
+/// Number of repeated searches for words after which words are searched in all documents that are left: each
+/// search looks its words up, and may be for all words of a query, which has as many parts that ask for some.
+const REPETITIONS_MAX: usize = 4;
+
 /// State of matching a plan to one chunk.
 pub(crate) struct ChunkPass<'a, 'v> {
     ready: &'a ReadyPlan<'a>,
@@ -152,6 +156,8 @@ pub(crate) struct ChunkPass<'a, 'v> {
     stop: &'a dyn Fn() -> bool,
     /// Number of searches for leaves so far.
     searches: usize,
+    /// Number of searches so far for words that had been searched in other documents.
+    repetitions: usize,
     stopped: bool,
 }
 
@@ -176,7 +182,18 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
         stop: &'a dyn Fn() -> bool,
     ) -> Self {
         let found = ready.leaves.iter().map(|_| None).collect();
-        ChunkPass { ready, window, chunk, live, found, taken: 0, stop, searches: 0, stopped: false }
+        ChunkPass {
+            ready,
+            window,
+            chunk,
+            live,
+            found,
+            taken: 0,
+            stop,
+            searches: 0,
+            repetitions: 0,
+            stopped: false,
+        }
     }
 
     /// True if `stop` was true meanwhile, so that leaves were left out.
@@ -236,15 +253,18 @@ impl<'a, 'v> ChunkPass<'a, 'v> {
     /// Evaluates a leaf in the documents `within`, except for those already examined.
     pub(crate) fn seek(&mut self, leaf: LeafId, within: &DocumentBits) -> Result<(), Error> {
         let (all, ready) = (self.ready, &self.ready.leaves[leaf.0]);
-        let missing = match &self.found[leaf.0] {
-            // The plain form searches words in the whole chunk, wherever they are asked for.
-            None if matches!(ready.kind, LeafKind::Words(_)) && !all.paths.is_fast() => self.live,
-            None => *within,
-            Some(evaluated) => within.without(&evaluated.within),
-        };
-        let is_known = self.found[leaf.0].is_some() && missing.is_empty();
+        let known = self.found[leaf.0].as_ref().map(|evaluated| evaluated.within);
+        let mut missing = known.map_or(*within, |known| within.without(&known));
+        let is_known = known.is_some() && missing.is_empty();
         if is_known || self.ends() {
             return Ok(());
+        }
+        if matches!(ready.kind, LeafKind::Words(_)) && !ready.finds_documents {
+            self.repetitions += usize::from(known.is_some());
+            // The plain form searches the whole chunk, wherever words are asked for.
+            if self.repetitions > REPETITIONS_MAX || !all.paths.is_fast() {
+                missing = known.map_or(self.live, |known| self.live.without(&known));
+            }
         }
         // Leaves are in order.
         let has = |leaves: &[LeafId]| leaves.binary_search(&leaf).is_ok();

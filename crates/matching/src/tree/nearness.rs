@@ -31,11 +31,11 @@ impl ChunkPass<'_, '_> {
         }
         for leaf in ordered {
             all = self.look(leaf, &all)?;
+            if all.is_empty() {
+                return Ok(DocumentBits::NONE);
+            }
         }
         let Some(first) = leaves.first() else { return Ok(DocumentBits::NONE) };
-        if all.is_empty() {
-            return Ok(DocumentBits::NONE);
-        }
         let key = ColumnKey::tokens(&self.ready.leaves[first.0].field.key.field);
         let Some(Column::Tokens(tokens)) = self.window.column(&key, self.chunk)? else {
             return Ok(DocumentBits::NONE);

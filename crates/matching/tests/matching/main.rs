@@ -4,6 +4,7 @@ mod conditions;
 mod costs;
 mod elements;
 mod equalities;
+mod many_words;
 mod plain;
 mod reference;
 mod vectors;

@@ -162,7 +162,7 @@ struct TensorFromValues {
 
 /// Cells of a document.
 #[derive(Default)]
-pub(super) struct LabelledCells(Vec<LabelledCell>);
+struct LabelledCells(Vec<LabelledCell>);
 
 /// A cell of [`LabelledCells`].
 struct LabelledCell {
@@ -179,7 +179,7 @@ fn bytes_of(label: StoredLabel, bytes: &[u8]) -> &[u8] {
 
 impl LabelledCells {
     /// Adds a cell with a label, which lies in `bytes`.
-    pub fn push(&mut self, label: StoredLabel, bytes: &[u8], cell: f64) {
+    fn push(&mut self, label: StoredLabel, bytes: &[u8], cell: f64) {
         let length = label.length as usize;
         let start = match bytes[label.at as usize..].first_chunk() {
             Some(first) if length < 8 => u64::from_be_bytes(*first) & !(u64::MAX >> (8 * length)),
@@ -208,7 +208,7 @@ impl LabelledCells {
     }
 
     /// Moves the cells to a tensor with these labels, by label; of equal labels the last one.
-    pub fn move_to(&mut self, tensor: &mut TensorsBuilder) {
+    fn move_to(&mut self, tensor: &mut TensorsBuilder) {
         self.sort(tensor.label_bytes());
         for LabelledCell { label, cell, .. } in self.0.drain(..).rev() {
             tensor.label_at(label);
