@@ -76,8 +76,7 @@ fn column(key: &QuerySortKey, query: &Query, schema: &Schema) -> Result<SortColu
     if !attribute(target.field) && !part {
         return Err(wrong("it is not an attribute; write: indexing: attribute".to_owned()));
     }
-    let settings =
-        target.field.attribute.as_ref().map(|attribute| attribute.sorting.as_slice()).unwrap_or_default();
+    let settings = target.sorting();
     let setting = |name: &str| settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let by = if zcurve.is_some() {
         SortBy::Number(key.field.as_str().into())
@@ -96,7 +95,7 @@ fn column(key: &QuerySortKey, query: &Query, schema: &Schema) -> Result<SortColu
     };
     let given = key.missing.as_ref().map(|(policy, value)| (policy.as_str(), value.clone()));
     let of_schema = setting("missing").map(|text| match text.strip_prefix("as ") {
-        Some(value) => ("as", Some(value.trim().trim_matches('"').to_owned())),
+        Some(value) => ("as", Some(value.to_owned())),
         None => (text, None),
     });
     let missing = match given.or(of_schema) {

@@ -50,6 +50,13 @@ impl<'s> PredicateTarget<'s> {
         self.matching().cased || attribute.is_some_and(|attribute| attribute.dictionary.cased)
     }
 
+    /// Settings of the order by its values: those of the part, if it is an attribute, else of the field.
+    pub fn sorting(&self) -> &'s [(String, String)] {
+        let of_part = self.part.and_then(|part| part.attribute.as_ref());
+        let attribute = of_part.or(self.field.attribute.as_ref());
+        attribute.map(|attribute| attribute.sorting.as_slice()).unwrap_or_default()
+    }
+
     fn is_searchable(&self) -> bool {
         [Some(self.field), self.part]
             .into_iter()

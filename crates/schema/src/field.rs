@@ -113,7 +113,7 @@ pub fn literal_name(field: &str) -> String {
 }
 
 /// True if values are numbers, or collections of numbers.
-fn holds_numbers(data_type: &DataType) -> bool {
+pub(crate) fn holds_numbers(data_type: &DataType) -> bool {
     match data_type {
         DataType::Byte | DataType::Int | DataType::Long => true,
         DataType::Float16 | DataType::Float | DataType::Double => true,

@@ -311,17 +311,22 @@ fn sort_missing(
 ) -> Result<(), Error> {
     cursor.expect(':')?;
     let Some(written) = cursor.word() else { return cursor.expected("first, last or as(value)") };
-    let lower = Name { value: written.value.to_lowercase(), position: written.position };
-    let policies = [("first", "first"), ("last", "last"), ("as", "as")];
-    let mut policy = cursor.choose("position of missing values", &lower, &policies)?.to_owned();
-    if policy == "as" {
-        cursor.expect('(')?;
-        let Some(value) = cursor.quoted()?.or_else(|| cursor.word()) else {
-            return cursor.expected("a number, a word or quoted text");
-        };
-        cursor.expect(')')?;
-        policy = format!("as {}", value.value);
-    }
+    let policy = match written.value.to_lowercase().as_str() {
+        policy @ ("first" | "last") => policy.to_owned(),
+        "as" => {
+            cursor.expect('(')?;
+            let Some(value) = cursor.quoted()?.or_else(|| cursor.word()) else {
+                return cursor.expected("a number, a word or quoted text");
+            };
+            cursor.expect(')')?;
+            format!("as {}", value.value)
+        }
+        other => {
+            let reason = format!("missing: {other} has no effect: positions are first, last and as(value)");
+            cursor.warn(&written.position, &reason);
+            return Ok(());
+        }
+    };
     settings.push((property.value, policy));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use millrace_document::DataType;
 
 use super::types::{self, StructTypes};
-use crate::field::holds_text;
+use crate::field::{holds_numbers, holds_text};
 use crate::parse::closing_quote;
 use crate::parse::syntax::{FieldDecl, IndexDecl, MatchDecl, SchemaDecl, SummaryFieldDecl, TypeDecl};
 use crate::{
@@ -152,7 +152,7 @@ fn with_type(
         defaults.schema.indexes.iter().find(|(index, _)| index.value == name).map(|(_, index)| index);
     let index = text_index.then(|| index_settings(decl.index.as_ref(), shared));
     let attribute = if outputs.attribute || (outputs.index && !text_index) {
-        Some(attribute_settings(decl, &data_type)?)
+        Some(attribute_settings(decl, name, &data_type, warnings)?)
     } else {
         if let Some(metric) = decl.attribute.as_ref().and_then(|attribute| attribute.distance_metric.as_ref())
         {
@@ -264,8 +264,23 @@ fn index_settings(own: Option<&IndexDecl>, shared: Option<&IndexDecl>) -> IndexS
     }
 }
 
-fn attribute_settings(decl: &FieldDecl, data_type: &DataType) -> Result<AttributeSettings, Error> {
+fn attribute_settings(
+    decl: &FieldDecl,
+    name: &str,
+    data_type: &DataType,
+    warnings: &mut Vec<String>,
+) -> Result<AttributeSettings, Error> {
     let own = decl.attribute.clone().unwrap_or_default();
+    let missing = decl.sorting.iter().find(|(setting, _)| setting == "missing");
+    if let Some(value) = missing.and_then(|(_, policy)| policy.strip_prefix("as "))
+        && (holds_numbers(data_type) || *data_type == DataType::Bool)
+        && value.parse::<f64>().is_err()
+    {
+        warnings.push(format!(
+            "{}: queries that sort by '{name}', which is {data_type}, are refused: '{value}' is not a number; write for example missing: as(0)",
+            decl.name.position
+        ));
+    }
     if let (Some(metric), false) = (&own.distance_metric, matches!(data_type, DataType::Tensor(_))) {
         return invalid(
             &metric.position,
